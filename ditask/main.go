@@ -5,7 +5,7 @@
 //	ditask plan --parallel-workers 4 --topology star
 //	ditask doctor
 //
-// "ditask --help" says the rest, exit codes included.
+// "ditask --help" describes all commands, flags and exit codes.
 package main
 
 import (

@@ -86,7 +86,7 @@ type oneHotVector struct {
 	res        Result
 }
 
-// ObservationSpace is a Box of zeros and ones.
+// ObservationSpace returns a Box of zeros and ones.
 func (h *oneHotVector) ObservationSpace() Space { return NewBox(0, 1, h.dim) }
 
 // encode writes the encoding of src to dst.

@@ -46,19 +46,19 @@ func NewAsync[A Action](n, workers int, mode AutoresetMode, build func(i int) En
 	return v
 }
 
-// Name is that of the environments.
+// Name returns that of the environments.
 func (v *Async) Name() string { return v.parts[0].label }
 
-// Num is the number of environments.
+// Num returns the number of environments.
 func (v *Async) Num() int { return v.num }
 
-// ObservationSpace is the space of one environment's observations.
+// ObservationSpace returns the space of one environment's observations.
 func (v *Async) ObservationSpace() Space { return v.parts[0].obs }
 
-// ActionSpace is the space of one environment's actions.
+// ActionSpace returns the space of one environment's actions.
 func (v *Async) ActionSpace() Space { return v.parts[0].action }
 
-// Autoreset is the vector's mode.
+// Autoreset returns the vector's mode.
 func (v *Async) Autoreset() AutoresetMode { return v.parts[0].mode }
 
 // Reset starts an episode in every environment; environment i is given seed+i.

@@ -31,8 +31,8 @@ type Rows struct {
 	At int
 }
 
-// fast is what a vector needs to step its environments as a batch: time limits
-// and statistics are kept by the vector, in the state of the wrappers.
+// fast lets a vector step its environments as a batch: the vector keeps time limits
+// and statistics, in the state of the wrappers.
 type fast struct {
 	batch  Batch
 	rows   Rows
@@ -114,8 +114,8 @@ func (v *Sync) stepRows() (err error) {
 	return nil
 }
 
-// count does what the wrappers of environment i do in a step, and reports
-// whether the episode is over.
+// count makes the step of the wrappers of environment i, and reports whether the
+// episode is over.
 func (v *Sync) count(i int) bool {
 	f, r := v.fast, &v.res
 	over, cut := r.Terminated[i], false

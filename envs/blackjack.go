@@ -1,7 +1,7 @@
 package envs
 
-// BlackjackRules determines what a natural, an ace and a ten in the first two cards,
-// is worth.
+// BlackjackRules determines the value of a natural, an ace and a ten in the first
+// two cards.
 type BlackjackRules uint8
 
 // The rules of Blackjack.
@@ -20,7 +20,7 @@ type BlackjackConfig struct {
 	// MaxSteps is the time limit in time steps. 0 or a negative number mean
 	// none: Gymnasium registers no limit.
 	MaxSteps int
-	// Rules is what a natural is worth.
+	// Rules determines the value of a natural.
 	Rules BlackjackRules
 }
 
@@ -46,7 +46,7 @@ type blackjack struct {
 	obs            [3]float32
 }
 
-// hand is what matters of some cards.
+// hand is the value of some cards.
 type hand struct {
 	sum, cards, aces, first int
 	shown                   [22]int8 // the cards, which are only drawn; 0: not known
@@ -75,7 +75,7 @@ func (h *hand) total() int {
 	return h.sum
 }
 
-// score is the total, or 0 above 21.
+// score returns the total, or 0 above 21.
 func (h *hand) score() int {
 	if t := h.total(); t <= 21 {
 		return t

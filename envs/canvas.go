@@ -78,7 +78,7 @@ func (c canvas) line(x0, y0, x1, y1, width float64, col color.RGBA) {
 	})
 }
 
-// toSegment is the distance of a point to the line from a to b.
+// toSegment returns the distance of a point to the line from a to b.
 func toSegment(x, y float64, a, b point) float64 {
 	dx, dy := b.x-a.x, b.y-a.y
 	along := min(max(((x-a.x)*dx+(y-a.y)*dy)/max(dx*dx+dy*dy, 1e-12), 0), 1)
@@ -121,7 +121,7 @@ func (c canvas) arc(x, y, radius, from, to, width float64, col color.RGBA) {
 	}
 }
 
-// glyph is a small picture of a character, 3 wide and 5 high: a bit for each pixel, the upper left one first.
+// glyph returns a small picture of a character, 3 wide and 5 high: a bit for each pixel, the upper left one first.
 func glyph(r rune) uint16 {
 	switch r {
 	case '0':

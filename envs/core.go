@@ -8,7 +8,7 @@ import (
 	"github.com/ditask/ditask/envs/nprand"
 )
 
-// core is what each environment of this package has: its name, its random
+// core is the part that all environments of this package share: its name, its random
 // numbers, and whether an episode is in progress.
 type core struct {
 	name          string

@@ -77,8 +77,8 @@ type Step struct {
 	Info       Info
 }
 
-// Info is what an environment tells besides its observation. The zero value
-// says nothing.
+// Info has values of an environment besides its observation. The zero value has
+// none.
 type Info struct {
 	// Episode is set by RecordEpisodeStatistics on the last step of an episode,
 	// and overwritten when the next episode ends.
@@ -93,8 +93,8 @@ type Episode struct {
 	Length int     // time steps
 }
 
-// The errors of a call at the wrong time or with a wrong value. What is
-// returned wraps them with the environment's name and the value.
+// The errors of a call at the wrong time or with a wrong value. A returned error
+// wraps one of them, and names the environment and the value.
 var (
 	ErrNotReset    = errors.New("step before the first reset")
 	ErrEpisodeOver = errors.New("step after the end of the episode: call Reset first")
@@ -111,7 +111,7 @@ func actionError(name string, action any, space Space) error {
 	return fmt.Errorf("%s: %w: %v is not in %v", name, ErrAction, action, space)
 }
 
-// Error is what went wrong in one environment of a vector.
+// Error is a fault in one environment of a vector.
 type Error struct {
 	Env   string // the environment's name
 	Index int    // its place in the vector, from 0

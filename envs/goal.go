@@ -2,9 +2,9 @@ package envs
 
 import "fmt"
 
-// Goal is an environment whose task is a goal that changes with the episode,
-// and whose observation says what has been achieved: what hindsight experience
-// replay needs. See [As] to find it inside wrappers.
+// Goal is an environment whose task is a goal that changes with the episode, and
+// whose observation contains the achieved goal, as hindsight experience replay
+// needs it. See [As] to find it inside wrappers.
 //
 // Source: M. Andrychowicz et al., "Hindsight Experience Replay" (2017).
 type Goal interface {

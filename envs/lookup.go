@@ -15,7 +15,7 @@ var ErrUnknown = errors.New("unknown environment")
 type Spec struct {
 	ID   string // with the version, such as "CartPole-v1"
 	Name string // without it, such as "CartPole"
-	// About says in one sentence what the task is.
+	// About describes the task in one sentence.
 	About string
 	// MaxSteps is the time limit in time steps, 0 if there is none.
 	MaxSteps int

@@ -29,8 +29,8 @@ func NewMoments(dim int) *Moments {
 	return m
 }
 
-// NewDelta returns moments of nothing, to collect what one node adds to
-// moments that several share.
+// NewDelta returns empty moments, which collect the values that one node adds to
+// moments that several nodes share.
 func NewDelta(dim int) *Moments {
 	return &Moments{Mean: make([]float64, dim), Var: make([]float64, dim)}
 }

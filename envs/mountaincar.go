@@ -45,7 +45,7 @@ func NewMountainCar(cfg MountainCarConfig) Env[int] {
 		cfg.MaxSteps, MountainCarSteps)
 }
 
-// car is what both kinds have.
+// car is the part that both kinds share.
 type car struct {
 	core
 	goalVelocity float64

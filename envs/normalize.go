@@ -7,12 +7,12 @@ import (
 
 // NormalizeConfig describes a normalisation. The zero value works.
 type NormalizeConfig struct {
-	// Moments are what has been seen, for several environments that share
-	// them, or from a run before. They have as many values as an observation
-	// for NormalizeObservation, and one for NormalizeReward. Nil means
-	// NewMoments, for this environment alone.
+	// Moments are the moments so far, which several environments may share, or
+	// which an earlier run saved. They have as many values as an observation for
+	// NormalizeObservation, and one for NormalizeReward. Nil means NewMoments,
+	// for this environment alone.
 	Moments *Moments
-	// Delta, if not nil, collects what is added to Moments, to be merged into
+	// Delta, if not nil, collects the values added to Moments, to be merged into
 	// the moments of other nodes. It has the same dimension.
 	Delta *Moments
 	// Frozen leaves the moments as they are, for evaluation.

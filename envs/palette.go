@@ -101,7 +101,7 @@ func (g colourGroup) cut(v *Video) (low, high []int) {
 	return low, high
 }
 
-// stands is the colour of a group.
+// stands returns the colour of a group.
 func (g colourGroup) stands(v *Video) color.RGBA {
 	for _, i := range g.colours {
 		if float64(v.counts[i]) > g.count/2 {

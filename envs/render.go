@@ -61,7 +61,7 @@ func (a adapted) Frame(i int) (*image.RGBA, error) {
 	return nil, fmt.Errorf("%w: %s", ErrNoPictures, a.Name())
 }
 
-// FrameRate is that of the inner vector.
+// FrameRate returns that of the inner vector.
 func (a adapted) FrameRate() int {
 	if f, ok := a.Vector.(Framer); ok {
 		return f.FrameRate()
@@ -69,7 +69,7 @@ func (a adapted) FrameRate() int {
 	return 0
 }
 
-// Frame rates: those of the equations where there are some, else what the eye can follow.
+// Frame rates: those of the equations where they have one, otherwise rates that the eye can follow.
 func (c *cartPole) FrameRate() int              { return 50 }
 func (a *acrobot) FrameRate() int               { return 15 }
 func (c *mountainCar) FrameRate() int           { return 30 }

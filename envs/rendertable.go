@@ -80,8 +80,8 @@ func (c *cliffWalking) Render() *image.RGBA {
 	return p.img
 }
 
-// Render implements Renderer. A passenger who waits stands at a place; one in the taxi is seen in its windows. The
-// destination is a house.
+// Render implements Renderer. It draws a waiting passenger at a stand, a passenger in the taxi in its windows,
+// and the destination as a house.
 func (t *taxi) Render() *image.RGBA {
 	const side = 90
 	places := taxiPlaces()

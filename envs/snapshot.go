@@ -8,14 +8,14 @@ import (
 )
 
 // Snapshotter is an environment, or a vector of them, whose whole state can be
-// taken and put back: what follows is then the same bit for bit. The
-// environments, wrappers and vectors of this package are, if what they are
-// around is.
+// saved and restored: later results are then the same bit for bit. The
+// environments of this package are Snapshotters, and so are its wrappers and
+// vectors around Snapshotters.
 type Snapshotter interface {
 	// AppendSnapshot appends the state to dst.
 	AppendSnapshot(dst []byte) ([]byte, error)
-	// RestoreSnapshot takes the state over from src and returns what follows
-	// it. After an error the environment must be reset.
+	// RestoreSnapshot reads the state from src and returns the bytes after it.
+	// After an error the environment must be reset.
 	RestoreSnapshot(src []byte) (rest []byte, err error)
 }
 
@@ -185,7 +185,7 @@ func (v *Sync) restore(src []byte, i int, c cell) ([]byte, error) {
 	return s.RestoreSnapshot(rest)
 }
 
-// badSnapshot is the error of a snapshot with values that no environment of the
+// badSnapshot returns the error of a snapshot with values that no environment of the
 // name can have.
 func badSnapshot(name string) error { return fmt.Errorf("snapshot of no %s", name) }
 

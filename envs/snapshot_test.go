@@ -88,8 +88,7 @@ func FuzzRestoreSnapshot(f *testing.F) {
 	})
 }
 
-// TestRestoredVectorHasItsObservations: ResetSome returns those of the environments that
-// it does not reset, too.
+// TestRestoredVectorHasItsObservations: ResetSome also returns the observations of environments that it does not reset.
 func TestRestoredVectorHasItsObservations(t *testing.T) {
 	v, again := envs.CartPole(3, envs.Disabled), envs.CartPole(3, envs.Disabled)
 	_, _ = v.Reset(7)

@@ -62,7 +62,7 @@ type MultiDiscrete struct {
 	N []int // how many numbers each value can have, each at least 1
 }
 
-// Dim is the number of values.
+// Dim returns the number of values.
 func (m MultiDiscrete) Dim() int { return len(m.N) }
 
 // Contains reports whether v has a whole number in range at every place.
@@ -145,7 +145,7 @@ func NewPixels(shape ...int) Box {
 	return b
 }
 
-// Dim is the number of values in a vector of the box.
+// Dim returns the number of values in a vector of the box.
 func (b Box) Dim() int { return len(b.Low) }
 
 // Contains reports whether v has the box's dimension, lies between its bounds

@@ -185,7 +185,8 @@ func TestLookup(t *testing.T) {
 			t.Errorf("%.20s: %q, %v", c.name, s.ID, err)
 		}
 	}
-	if s, _ := envs.Lookup("MountainCarContinuous"); s.MaxSteps != 999 || s.Threshold != 90 || !s.HasThreshold || !s.Renders || s.Name != "MountainCarContinuous" {
+	const car = "MountainCarContinuous"
+	if s, _ := envs.Lookup(car); s.MaxSteps != 999 || s.Threshold != 90 || !s.HasThreshold || !s.Renders || s.Name != car {
 		t.Errorf("%+v", s)
 	}
 }

@@ -74,19 +74,19 @@ func newSync[A Action](envs []Env[A], first int, mode AutoresetMode, res Result)
 	return v
 }
 
-// Name is that of the environments.
+// Name returns that of the environments.
 func (v *Sync) Name() string { return v.label }
 
-// Num is the number of environments.
+// Num returns the number of environments.
 func (v *Sync) Num() int { return len(v.cells) }
 
-// ObservationSpace is the space of one environment's observations.
+// ObservationSpace returns the space of one environment's observations.
 func (v *Sync) ObservationSpace() Space { return v.obs }
 
-// ActionSpace is the space of one environment's actions.
+// ActionSpace returns the space of one environment's actions.
 func (v *Sync) ActionSpace() Space { return v.action }
 
-// Autoreset is the vector's mode.
+// Autoreset returns the vector's mode.
 func (v *Sync) Autoreset() AutoresetMode { return v.mode }
 
 // Reset starts an episode in every environment; environment i is given seed+i.
@@ -213,7 +213,7 @@ func (v *Sync) stepAll(actions []float32) error {
 	return nil
 }
 
-// noTransition reports that what happens to environment i in this step is a reset.
+// noTransition reports that environment i is reset in this step.
 func (v *Sync) noTransition(i int) {
 	v.res.Rewards[i], v.res.Terminated[i], v.res.Truncated[i] = 0, false, false
 	v.res.Reset[i] = true
@@ -221,8 +221,8 @@ func (v *Sync) noTransition(i int) {
 
 // ReplaceFaulty makes v, a [*Sync] or an [*Async], continue when an environment
 // panics, hangs (see [Watchdog]) or returns an observation of the wrong length
-// in a Step: what build returns takes its place and begins an episode, and the
-// step is reported as a reset, so that the broken episode is dropped. If build
+// in a Step: the environment that build returns replaces it and begins an episode,
+// and the step is reported as a reset, so that the broken episode is dropped. If build
 // returns nil the fault is Step's error, as without this option. It returns v.
 // The calls of build never overlap. It panics if A is another type than that of
 // the vector's actions. Such a vector does not step its environments as a
@@ -374,7 +374,7 @@ func (v *Sync) guard(i int, op string, err *error) {
 	}
 }
 
-// panicError is the error of a panic that has just been recovered.
+// panicError returns the error of a panic that has just been recovered.
 func panicError(env string, i int, op string, p any) *Error {
 	cause, ok := p.(error)
 	if !ok {

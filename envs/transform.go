@@ -8,7 +8,7 @@ import (
 	"github.com/ditask/ditask/envs/nprand"
 )
 
-// wrapped is what the wrappers of this package have in common.
+// wrapped is the part that the wrappers of this package share.
 type wrapped[A Action] struct{ Env[A] }
 
 // Unwrap returns the environment inside.
@@ -342,9 +342,8 @@ func (f *frameStack[A]) RestoreSnapshot(src []byte) ([]byte, error) {
 }
 
 // OneHot returns env with each number of its observations as a row of zeros
-// with a single 1 in the number's place: what Gymnasium's FlattenObservation
-// does. The observations must be in a [Discrete] or [MultiDiscrete] space, or it
-// panics.
+// with a single 1 in the number's place, as Gymnasium's FlattenObservation does.
+// It panics unless the observations are in a [Discrete] or [MultiDiscrete] space.
 func OneHot[A Action](env Env[A]) Env[A] {
 	o := &oneHot[A]{wrapped: wrapped[A]{env}, inner: env.ObservationSpace()}
 	switch s := o.inner.(type) {

@@ -239,13 +239,19 @@ func TestWrapperSpacesAndPanics(t *testing.T) {
 			envs.NormalizeObservation(pole,
 				envs.NormalizeConfig{Moments: envs.NewMoments(2)})
 		},
-		"envs: time limit of 0 steps":                                           func() { envs.TimeLimit(pole, 0) },
-		"envs: -1 bits to flip":                                                 func() { envs.NewBitFlip(envs.BitFlipConfig{Bits: -1}) },
-		"envs: a taxi with a probability of 2":                                  func() { envs.NewTaxi(envs.TaxiConfig{FickleProbability: 2}) },
-		"envs: a frozen lake with a success rate of 2":                          func() { envs.NewFrozenLake(envs.FrozenLakeConfig{SuccessRate: 2}) },
-		"envs: random lake of 1 cells with 0.8 frozen":                          func() { envs.RandomLake(1, 0.8, 1) },
-		`envs: a frozen lake with rows of different lengths: ["SFF" "F"]`:       func() { envs.NewFrozenLake(envs.FrozenLakeConfig{Map: []string{"SFF", "F"}}) },
-		`envs: a frozen lake needs a start S, and cells S, F, H and G: ["FX"]`:  func() { envs.NewFrozenLake(envs.FrozenLakeConfig{Map: []string{"FX"}}) },
+		"envs: time limit of 0 steps":          func() { envs.TimeLimit(pole, 0) },
+		"envs: -1 bits to flip":                func() { envs.NewBitFlip(envs.BitFlipConfig{Bits: -1}) },
+		"envs: a taxi with a probability of 2": func() { envs.NewTaxi(envs.TaxiConfig{FickleProbability: 2}) },
+		"envs: a frozen lake with a success rate of 2": func() {
+			envs.NewFrozenLake(envs.FrozenLakeConfig{SuccessRate: 2})
+		},
+		"envs: random lake of 1 cells with 0.8 frozen": func() { envs.RandomLake(1, 0.8, 1) },
+		`envs: a frozen lake with rows of different lengths: ["SFF" "F"]`: func() {
+			envs.NewFrozenLake(envs.FrozenLakeConfig{Map: []string{"SFF", "F"}})
+		},
+		`envs: a frozen lake needs a start S, and cells S, F, H and G: ["FX"]`: func() {
+			envs.NewFrozenLake(envs.FrozenLakeConfig{Map: []string{"FX"}})
+		},
 		`envs: RescaleAction of Pendulum-v1: Box([-Inf], [+Inf]) has no bounds`: func() { envs.RescaleAction(envs.ClipAction(pendulum), 0, 1) },
 		`envs: ClipAction of Chooser: Discrete(2) is not a box`: func() {
 			envs.ClipAction(&chooser[[]float32]{space: envs.Discrete{N: 2}})

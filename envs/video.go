@@ -36,7 +36,7 @@ type Video struct {
 	counts []int // how many pixels were drawn in each colour
 }
 
-// videoFrame is what changes from one picture to the next.
+// videoFrame is the difference between a picture and the one before.
 type videoFrame struct {
 	rect image.Rectangle // empty: nothing
 	pix  []uint16
@@ -79,7 +79,7 @@ func (v *Video) Hold(d time.Duration) {
 	}
 }
 
-// take makes a picture the newest one, and returns what has changed.
+// take makes a picture the newest one, and returns the difference.
 func (v *Video) take(frame *image.RGBA, first bool) (changed image.Rectangle) {
 	w := v.size.Dx()
 	var last color.RGBA
@@ -116,7 +116,7 @@ func (v *Video) indexOf(c color.RGBA) uint16 {
 	return i
 }
 
-// Len is the number of pictures.
+// Len returns the number of pictures.
 func (v *Video) Len() int { return len(v.frames) }
 
 // Frames returns the pictures in order, each a new one.
@@ -180,8 +180,8 @@ const hundredth = 10 * time.Millisecond
 
 // WriteGIF writes the pictures as an animation that repeats without end. All
 // pictures share one table of 255 colours, those of the video if there are no
-// more; else each stands for similar ones. Pictures after the first one hold
-// only what has changed.
+// more; otherwise each stands for similar ones. Pictures after the first one hold
+// only the changed pixels.
 func (v *Video) WriteGIF(w io.Writer) error {
 	if len(v.frames) == 0 {
 		return fmt.Errorf("write GIF: %w", errNoFrames)

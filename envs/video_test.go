@@ -143,7 +143,7 @@ type blind struct{ envs.Env[int] }
 
 func (blind) Name() string { return "blind" }
 
-// all are the pictures of a video.
+// all returns the pictures of a video.
 func all(v *envs.Video) (frames []*image.RGBA) {
 	for _, f := range v.Frames() {
 		frames = append(frames, f)
@@ -151,7 +151,7 @@ func all(v *envs.Video) (frames []*image.RGBA) {
 	return frames
 }
 
-// watch is what a viewer of a GIF sees, a picture for each 40 ms.
+// watch returns what a viewer of a GIF sees, a picture for each 40 ms.
 func watch(g *gif.GIF) (shown []*image.RGBA) {
 	screen := image.NewRGBA(image.Rect(0, 0, g.Config.Width, g.Config.Height))
 	for i, img := range g.Image {

@@ -7,9 +7,9 @@ import (
 )
 
 // Watchdog returns env with a limit on the time of each call. A Reset or Step
-// that takes longer is an [ErrHung]; so is every call after it, for the
-// environment is still busy with the first. What hangs cannot be stopped: its
-// goroutine stays until the call returns, if ever. A panic becomes an [*Error].
+// that takes longer returns an [ErrHung]; so does every later call, because the
+// environment is still busy with the first. A call that hangs cannot be stopped:
+// its goroutine stays until the call returns, if ever. A panic becomes an [*Error].
 //
 // Each call runs in its own goroutine, which costs about a microsecond.
 func Watchdog[A Action](env Env[A], limit time.Duration) Env[A] {

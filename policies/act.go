@@ -10,7 +10,7 @@ import (
 )
 
 // Policy chooses actions and learns from batches. It names the columns that it needs and adds, so
-// that what collects, carries and keeps data needs to know no algorithm.
+// that collectors, transports and buffers are independent of the algorithm.
 type Policy interface {
 	Model
 	Saver
@@ -25,12 +25,12 @@ type Policy interface {
 	Learn(b *Batch) ([]Metric, error)
 }
 
-// Observer is implemented by policies that keep statistics of what was collected, such as the mean of
-// the observations. Weights carries them.
+// Observer is implemented by policies that keep statistics of the collected data, such as the mean of
+// the observations. The statistics are part of Weights.
 type Observer interface {
 	// Observe sums rows up, for Merge. The result is valid until the next call.
 	Observe(b *Batch) (summary []float64, err error)
-	// Merge takes what Observe has summed up into account, here or on another learner. A learner calls it
+	// Merge adds a summary of Observe, from here or from another learner. A learner calls it
 	// once for each row that was collected, after it has learned from the rows. Several learners merge
 	// the same summaries in the same order.
 	Merge(summary []float64) error
@@ -53,8 +53,8 @@ type Spec struct {
 	Extra       []Column // that Act adds to each row, such as log-probabilities
 	Learns      []Column // that Learn needs, in any order and among others
 	// Bootstrap, if not empty, is the name of the extra column that a collector keeps of the
-	// observation behind a row where an episode was truncated or a sequence ends: the value
-	// of what is not in the batch.
+	// observation after a row at which an episode was truncated or a sequence ends: the value
+	// of an observation that is not in the batch.
 	Bootstrap string
 	StateSize int // values of recurrent state of each environment; 0: none
 	NoiseSize int // values that the exploration keeps of each environment from step to step; 0: none
@@ -87,7 +87,7 @@ type Act struct {
 	EnvSteps int
 	Action   []float32   // out: rows x Spec.Action.Dim()
 	Extra    [][]float32 // out: a block for each column of Spec.Extra; nil: not wanted
-	Metrics  []Metric    // out, appended: what the exploration tells about itself
+	Metrics  []Metric    // out, appended: metrics of the exploration
 }
 
 // Check returns the number of rows, or how the caller's memory does not fit spec. An observation

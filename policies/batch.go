@@ -79,7 +79,7 @@ func resize[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// Len is the number of rows.
+// Len returns the number of rows.
 func (b *Batch) Len() int { return b.N }
 
 // Column returns the column of that name, or nil.
@@ -92,7 +92,7 @@ func (b *Batch) Column(name string) *Block {
 	return nil
 }
 
-// Floats are the values of a Float32 column, or nil if there is none of that name.
+// Floats returns the values of a Float32 column, or nil if there is none of that name.
 func (b *Batch) Floats(name string) []float32 {
 	if c := b.Column(name); c != nil {
 		return c.Floats
@@ -100,7 +100,7 @@ func (b *Batch) Floats(name string) []float32 {
 	return nil
 }
 
-// Bytes are the values of an Uint8 or Bool column, or nil.
+// Bytes returns the values of an Uint8 or Bool column, or nil.
 func (b *Batch) Bytes(name string) []uint8 {
 	if c := b.Column(name); c != nil {
 		return c.Bytes
@@ -108,7 +108,7 @@ func (b *Batch) Bytes(name string) []uint8 {
 	return nil
 }
 
-// Ints are the values of an Int32 column, or nil.
+// Ints returns the values of an Int32 column, or nil.
 func (b *Batch) Ints(name string) []int32 {
 	if c := b.Column(name); c != nil {
 		return c.Ints
@@ -116,7 +116,7 @@ func (b *Batch) Ints(name string) []int32 {
 	return nil
 }
 
-// Words are the values of an Uint64 column, or nil.
+// Words returns the values of an Uint64 column, or nil.
 func (b *Batch) Words(name string) []uint64 {
 	if c := b.Column(name); c != nil {
 		return c.Words
@@ -283,7 +283,7 @@ func (b *Batch) CheckFinite() error {
 	return nil
 }
 
-// Schema is a copy of the batch's columns without their content.
+// Schema returns a copy of the batch's columns without their content.
 func (b *Batch) Schema() []Column {
 	out := make([]Column, len(b.Columns))
 	for i := range b.Columns {
@@ -293,5 +293,5 @@ func (b *Batch) Schema() []Column {
 	return out
 }
 
-// cut is the beginning of a shape that came from outside.
+// cut returns the beginning of a shape that came from outside.
 func cut(shape []int) []int { return shape[:min(len(shape), 8)] }

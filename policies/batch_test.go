@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// wide is a transition of two observed values and three action values.
+// wide returns a transition of two observed values and three action values.
 func wide(i int) policies.Transition {
 	v := float32(10 * i)
 	return policies.Transition{
@@ -105,7 +105,7 @@ func TestNStepTakesOneTo255Steps(t *testing.T) {
 	}
 }
 
-// What is pending has fewer steps than a joiner that continues with it joins.
+// A joiner takes over pending transitions only if they fit it: fewer than its n steps, of as many environments.
 func TestPendingTransitionsAreOfTheSameJoiner(t *testing.T) {
 	from := policies.NewNStep(4, 1, 2)
 	dst := wideBatch(0, -1)

@@ -17,7 +17,7 @@ const (
 	Uint64
 )
 
-// String is the name of the type in Go.
+// String returns the name of the type in Go.
 func (k Kind) String() string {
 	if int(k) < len(kinds) && k > 0 {
 		return kinds[k].name
@@ -25,7 +25,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// Bytes is the size of one value.
+// Bytes returns the size of one value.
 func (k Kind) Bytes() int {
 	if int(k) < len(kinds) {
 		return kinds[k].bytes
@@ -45,7 +45,7 @@ type Column struct {
 	Shape []int // of one row; empty: one value
 }
 
-// Width is the number of values in one row.
+// Width returns the number of values in one row.
 func (c Column) Width() int {
 	n := 1
 	for _, d := range c.Shape {
@@ -54,7 +54,7 @@ func (c Column) Width() int {
 	return n
 }
 
-// RowBytes is the memory of one row of these columns.
+// RowBytes returns the memory of one row of these columns.
 func RowBytes(columns []Column) int {
 	n := 0
 	for _, c := range columns {
@@ -85,7 +85,7 @@ const (
 	TDError    = "td_error"    // of a row, which the policy writes when it learns: the new priority
 )
 
-// TransitionColumns are the columns of transitions whose observations and actions have that many
+// TransitionColumns returns the columns of transitions whose observations and actions have that many
 // values: obs, action, reward, next_obs, terminated, truncated, steps and version.
 func TransitionColumns(obs, action int) []Column {
 	return []Column{
@@ -99,7 +99,7 @@ func (c *Column) same(o *Column) bool {
 	return c.Name == o.Name && c.Kind == o.Kind && slices.Equal(c.Shape, o.Shape)
 }
 
-// String is the column as "obs float32 [4]".
+// String returns the column as "obs float32 [4]".
 func (c Column) String() string {
 	if len(c.Shape) == 0 {
 		return fmt.Sprintf("%s %v", c.Name, c.Kind)

@@ -1,8 +1,7 @@
-// Package policies has the words that reinforcement learning algorithms share:
-// transitions and batches of them, what a policy can do, schedules, the choice
+// Package policies has the types that reinforcement learning algorithms share:
+// transitions and batches of them, the interface [Policy], schedules, the choice
 // of actions, and n-step returns. Each algorithm is a package below this one:
-// qlearning is the smallest, and policytest tests that one keeps the promises
-// of [Policy].
+// qlearning is the smallest. Package policytest tests an implementation of Policy.
 //
 //	var b policies.Batch                         // rows of named columns
 //	b.Init(policies.TransitionColumns(4, 1)...)  // 4 observed values, 1 action value
@@ -17,6 +16,6 @@
 // Terminated and truncated are Gymnasium's: after a terminated step there is no
 // future value; after a truncated one there is, that of NextObs.
 //
-// Nothing here is safe for concurrent use. What can be wrong in data from
-// outside is found by [Batch.Check].
+// Nothing here is safe for concurrent use. [Batch.Check] finds faults in data
+// from outside.
 package policies

@@ -8,7 +8,7 @@ import (
 // Exporter is a policy that can be written to a file which acts without it: package export has the forms.
 type Exporter interface {
 	Policy
-	// Export adds to g what Act computes with Greedy set, from obs: rows of Spec.Obs.Dim() elements, as they
+	// Export adds the computation of Act with Greedy set to g, from obs: rows of Spec.Obs.Dim() elements, as they
 	// are in Act. It ends with the output graph.Action, by [ExportChoice], [ExportChoices], [ExportBox] or
 	// by itself, and gives the numbers behind it as outputs with names such as "q_values", "logits" or "mean".
 	// A recurrent policy adds the input graph.State and the output graph.NextState, of Spec.StateSize

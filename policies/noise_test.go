@@ -98,7 +98,8 @@ func TestOrnsteinUhlenbeckNoise(t *testing.T) {
 	if noise[2] != 0 || noise[3] != 0 || noise[0] == 0 {
 		t.Errorf("noise %v after the reset of row 1", noise[:4])
 	}
-	if policies.OrnsteinUhlenbeckNoise(actions, noise, nil, envs.NewBox(-0.01, 0.01, 2), 1, rng); !envs.NewBox(-0.01, 0.01, 2).Contains(actions[:2]) {
+	narrow := envs.NewBox(-0.01, 0.01, 2)
+	if policies.OrnsteinUhlenbeckNoise(actions, noise, nil, narrow, 1, rng); !narrow.Contains(actions[:2]) {
 		t.Errorf("actions %v", actions[:2])
 	}
 }

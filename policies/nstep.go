@@ -66,11 +66,11 @@ func (s *NStep) emit(dst *Batch, p *Batch, i int, t Transition) {
 	dst.Append(e)
 }
 
-// Drop forgets what is pending of environment env: its next transition does
-// not follow from the last one.
+// Drop discards the pending transitions of environment env: its next transition
+// does not follow from the last one.
 func (s *NStep) Drop(env int) { s.pending[env].Resize(0) }
 
-// Check reports what is pending and does not have these columns: such as what was read from a
+// Check reports pending transitions without these columns, such as those of another
 // checkpoint.
 func (s *NStep) Check(columns ...Column) error {
 	for i := range s.pending {
@@ -83,12 +83,12 @@ func (s *NStep) Check(columns ...Column) error {
 	return nil
 }
 
-// MarshalJSON writes what is pending, for a checkpoint.
+// MarshalJSON writes the pending transitions, for a checkpoint.
 func (s *NStep) MarshalJSON() ([]byte, error) {
 	return json.Marshal(s.pending) //nolint:musttag // written and read back by the fields' own names
 }
 
-// UnmarshalJSON takes over what was pending. The number of environments must be
+// UnmarshalJSON reads the pending transitions. The number of environments must be
 // the same.
 func (s *NStep) UnmarshalJSON(text []byte) error {
 	var pending []Batch

@@ -8,8 +8,8 @@ import "github.com/ditask/ditask/policies/nn"
 // advantages are standardised.
 //
 // All learners begin with the same state, and Learn makes the same calls of the function on all
-// of them. The loss must be a mean over rows. What an update draws at random for each row is not
-// that of one learner; the learners still stay equal.
+// of them. The loss must be a mean over rows. Random numbers for each row of an update differ
+// from those of one learner; the learners still stay equal.
 type Parallel interface {
 	Policy
 	// SetAllReduce has the next updates average over the learners by f; nil ends that.

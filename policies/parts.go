@@ -26,9 +26,9 @@ func (e *UpdateError) Error() string {
 // Unwrap returns the cause.
 func (e *UpdateError) Unwrap() error { return e.Err }
 
-// Needs reports what of these columns the batch does not have, with all its rows, and the first
-// float32 of them that is not finite, as a *nn.NonFiniteError. The batch may have others besides,
-// in any order. An empty batch is an error.
+// Needs returns an error unless the batch has these columns, with all its rows and finite values. A
+// value that is not finite is a *nn.NonFiniteError. The batch may have other columns, in any order. An
+// empty batch is an error.
 func (b *Batch) Needs(columns ...Column) error {
 	if b.N == 0 {
 		return errors.New("an empty batch")
@@ -53,7 +53,7 @@ type Part struct {
 	Load func(nn.State) error
 }
 
-// NetPart is the part that a network's weights are. version counts the updates behind them.
+// NetPart returns the part that a network's weights are. version counts the updates behind them.
 func NetPart(name string, n *nn.Net, version *uint64) Part {
 	load := func(s nn.State) error {
 		if err := n.Load(s); err != nil {
@@ -65,7 +65,7 @@ func NetPart(name string, n *nn.Net, version *uint64) Part {
 	return Part{name, func() nn.State { return n.State(*version) }, load}
 }
 
-// ValuesPart is the part that numbers are, such as a table of action values. Its tensor is called
+// ValuesPart returns the part that numbers are, such as a table of action values. Its tensor is called
 // "values". version, if not nil, counts the updates behind them.
 func ValuesPart(name string, values []float32, version *uint64) Part {
 	save := func() nn.State {
@@ -92,7 +92,7 @@ func ValuesPart(name string, values []float32, version *uint64) Part {
 	return Part{name, save, load}
 }
 
-// NumbersPart is the part of a checkpoint that float64 numbers are. The name of their tensor is
+// NumbersPart returns the part of a checkpoint that float64 numbers are. The name of their tensor is
 // "numbers".
 func NumbersPart(name string, numbers ...*float64) Part {
 	save := func() nn.State {
@@ -120,10 +120,10 @@ func NumbersPart(name string, numbers ...*float64) Part {
 	return Part{name, save, load}
 }
 
-// OptimizerPart is the part that the memory of an optimiser is.
+// OptimizerPart returns the part that the memory of an optimiser is.
 func OptimizerPart(name string, o nn.Optimizer) Part { return Part{name, o.State, o.Load} }
 
-// RandomPart is the part that the state of a random source is.
+// RandomPart returns the part that the state of a random source is.
 func RandomPart(name string, source *rand.PCG) Part {
 	const tensor = "pcg"
 	save := func() nn.State {
@@ -155,8 +155,8 @@ func (p Parts) Save(a *nn.Archive) error {
 	return nil
 }
 
-// Restore makes all parts what they were at Save. An error names the part, and may leave those
-// before it restored.
+// Restore restores the parts that Save wrote. An error names the part; the parts before it may be
+// restored.
 func (p Parts) Restore(a *nn.Archive) error {
 	for _, part := range p {
 		s, err := a.State(part.Name)
@@ -183,7 +183,7 @@ func (p Parts) State(version uint64) nn.State {
 	return out
 }
 
-// Load takes over what State has joined. If that fails, all parts are as they were.
+// Load reads the states that State has joined. If that fails, no part changes.
 func (p Parts) Load(s nn.State) error {
 	before := make([]nn.State, len(p))
 	for i, part := range p {
@@ -198,7 +198,7 @@ func (p Parts) Load(s nn.State) error {
 	return nil
 }
 
-// within are the tensors of a part, by their own names.
+// within returns the tensors of a part, by their own names.
 func within(s nn.State, name string) nn.State {
 	out := nn.State{Version: s.Version}
 	for _, t := range s.Tensors {

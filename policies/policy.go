@@ -18,8 +18,8 @@ type Model interface {
 	Load(s nn.State) error
 }
 
-// Saver writes all of its state to an archive and reads it back, so that what
-// follows is the same bit for bit.
+// Saver writes all of its state to an archive and reads it back, so that later
+// results are the same bit for bit.
 type Saver interface {
 	Save(a *nn.Archive) error
 	Restore(a *nn.Archive) error
@@ -39,7 +39,7 @@ func EpsGreedy(actions []int, epsilon float64, n int, rng *rand.Rand) {
 // Schedule gives a value for a count of env steps or updates.
 type Schedule func(count int) float64
 
-// Constant is the same value always.
+// Constant returns a schedule with the value v at every count.
 func Constant(v float64) Schedule { return func(int) float64 { return v } }
 
 // Linear goes from first to last in a straight line over that many counts and

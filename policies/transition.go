@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Transition is what one action led to: a row of [TransitionColumns]. With n-step returns,
+// Transition is the result of one action: a row of [TransitionColumns]. With n-step returns,
 // Reward is the discounted sum of Steps rewards and NextObs lies Steps ahead.
 type Transition struct {
 	Obs     []float32 // observation before the action
@@ -37,7 +37,7 @@ func (b *Batch) Append(t Transition) {
 	c[6].Bytes[i], c[7].Words[i] = uint8(t.Steps), t.Version
 }
 
-// Targets appends to dst what the value of each row's action is learned from: reward + gamma^steps *
+// Targets appends to dst the target for the value of each row's action: reward + gamma^steps *
 // next, and the reward alone where the episode terminated. next has the value of each next_obs. The
 // batch has TransitionColumns, among others.
 func (b *Batch) Targets(dst []float32, gamma float64, next []float32) []float32 {

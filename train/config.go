@@ -125,7 +125,8 @@ func (c *Config) declare() {
 	}
 	k.evalEvery = p.Count("eval_every", "5%", stepUnit, "steps between greedy evaluations; 0: none", here)
 	k.evalEpisodes = p.Int("eval_episodes", 10, "episodes", "episodes of an evaluation", here, one)
-	k.evalMaxSteps = p.Int("eval_max_steps", 27_000, "time steps", "time steps after which an episode of an evaluation is cut; 0: none", "as Atari games, 108,000 frames", zero)
+	k.evalMaxSteps = p.Int("eval_max_steps", 27_000, "time steps",
+		"time steps after which an episode of an evaluation is cut; 0: none", "as Atari games, 108,000 frames", zero)
 	k.logEvery = p.Count("log_every", "1%", stepUnit, "steps between rows of the log", here)
 	k.tensorboard = p.Bool("tensorboard", true, "write event files for TensorBoard into the run folder", here)
 	k.histograms = p.Int("histograms", 0, "rows", "rows of the log between histograms of the weights in the event files; 0: none", here, zero)
@@ -154,7 +155,7 @@ func durationKey(p *algorithm.Params, name string, def time.Duration, about stri
 	return v
 }
 
-// textsKey declares a list of texts between commas. check, if not nil, reports what is wrong with them.
+// textsKey declares a list of texts between commas. check, if not nil, reports faults in them.
 func textsKey(p *algorithm.Params, name, about string, check func(all []string) error) *[]string {
 	v := new([]string)
 	p.Text(name, "", "", about, "", func(text string) error {
@@ -178,28 +179,28 @@ func textsKey(p *algorithm.Params, name, about string, check func(all []string) 
 // Algorithm returns the algorithm of the config.
 func (c *Config) Algorithm() algorithm.Algorithm { return c.algorithm }
 
-// Env is the environment's name; empty: none is set.
+// Env returns the environment's name; empty: none is set.
 func (c *Config) Env() string { return *c.keys.env }
 
-// Seed is that of the run.
+// Seed returns that of the run.
 func (c *Config) Seed() int { return *c.keys.seed }
 
-// Steps is the length of the run: env steps, or updates of an offline run.
+// Steps returns the length of the run: env steps, or updates of an offline run.
 func (c *Config) Steps() int { return *c.keys.steps }
 
 // Extend makes the run continue for that many steps after its length, with the last values of its schedules.
 func (c *Config) Extend(steps int) { c.extra = steps }
 
-// Duration is the wall time that ends the run; 0: none does.
+// Duration returns the wall time that ends the run; 0: none does.
 func (c *Config) Duration() time.Duration { return *c.keys.duration }
 
-// Until is the return that ends the run; 0: none does.
+// Until returns the return that ends the run; 0: none does.
 func (c *Config) Until() float64 { return *c.keys.until }
 
 // Key is one key of a config.
 type Key struct {
 	*algorithm.Param
-	Origin string // what the value is from
+	Origin string // the source of the value
 	Own    bool   // it is a hyperparameter of the algorithm
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/ditask/ditask/middleware/rl"
 )
 
-// earlier begins the curves of a run that was resumed with what the files in its folder have of it. Files that cannot be read, and
-// rows behind the checkpoint, which the run repeats, are left out: the curves are only shown.
+// earlier begins the curves of a resumed run with those in the files of its folder. It leaves out files that cannot be
+// read, and rows after the checkpoint, which the run repeats: the curves are only shown.
 func (r *reporter) earlier(dir string, c *rl.Online) {
 	end := r.report.First
 	if c.Collected != nil && !r.report.Offline {
@@ -27,7 +27,7 @@ func (r *reporter) earlier(dir string, c *rl.Online) {
 	}
 }
 
-// evaluatedAt is the clock of the newest evaluation.
+// evaluatedAt returns the clock of the newest evaluation.
 func evaluatedAt(c *rl.Online, offline bool) int {
 	if offline {
 		return int(c.Eval.Version) //nolint:gosec // a count of updates

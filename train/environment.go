@@ -20,7 +20,7 @@ type environments struct {
 	closers []func() error
 }
 
-// opening determines what a vector is for.
+// opening is the purpose of a vector.
 type opening struct {
 	mode  envs.AutoresetMode
 	draws bool // pictures are made of it
@@ -106,7 +106,7 @@ func (e *environments) opened(ctx context.Context, n int, a algorithm.Algorithm,
 	return v, nil
 }
 
-// close ends what the vectors run.
+// close ends the processes of the vectors.
 func (e *environments) close() error {
 	var faults []error
 	for _, c := range e.closers {
@@ -128,7 +128,7 @@ func suits(a algorithm.Algorithm, env string, action envs.Space) error {
 	return nil
 }
 
-// Threshold is the mean return at which an environment of this module counts as solved, if it has one.
+// Threshold returns the mean return at which an environment of this module counts as solved, if it has one.
 func Threshold(env string) (threshold float64, ok bool) {
 	spec, err := envs.Lookup(env)
 	return spec.Threshold, err == nil && spec.HasThreshold

@@ -56,7 +56,8 @@ func ExampleConfig_Run() {
 			fmt.Println(err)
 		}
 	}
-	err = parallel.Run(context.Background(), parallel.Config{Dir: dir, Seed: 1, Logger: slog.New(slog.DiscardHandler)}, func(ctx context.Context, node *parallel.Node) error {
+	cfg := parallel.Config{Dir: dir, Seed: 1, Logger: slog.New(slog.DiscardHandler)}
+	err = parallel.Run(context.Background(), cfg, func(ctx context.Context, node *parallel.Node) error {
 		return c.Run(ctx, node, train.Output{})
 	})
 	if err != nil {

@@ -19,7 +19,7 @@ const maxFileBytes = 1 << 20
 const (
 	keyAlgo    = "algo"
 	keyPreset  = "preset"
-	keyProgram = "program" // what has written the file; it is read by people
+	keyProgram = "program" // the program that wrote the file, for human readers
 )
 
 // File is a config file: a flat mapping of keys to values, in YAML. Of JSON it takes the same.
@@ -77,7 +77,7 @@ func ReadFile(name string, r io.Reader) (*File, error) {
 	return f, errors.Join(faults...)
 }
 
-// scalar is a value as text: of a list its elements between commas, of a list of pairs the points of a schedule.
+// scalar returns a value as text: of a list its elements between commas, of a list of pairs the points of a schedule.
 func scalar(n *yaml.Node) (string, error) {
 	switch n.Kind {
 	case yaml.ScalarNode:
@@ -125,8 +125,8 @@ func (c *Config) Apply(f *File) error {
 	return errors.Join(faults...)
 }
 
-// WriteYAML writes the whole config as a file that [ReadFile] reads, with the origin of each value. program says
-// what writes it, such as "ditask v1.2.0".
+// WriteYAML writes the whole config as a file that [ReadFile] reads, with the origin of each value. program is
+// the name and version of the writer, such as "ditask v1.2.0".
 func (c *Config) WriteYAML(w io.Writer, program string) error {
 	var b strings.Builder
 	put := func(key, value, comment string) {
@@ -150,7 +150,7 @@ func (c *Config) WriteYAML(w io.Writer, program string) error {
 	return err
 }
 
-// quoted is a value as YAML, in quotes where it would be read as something else.
+// quoted returns a value as YAML, in quotes where it would be read as something else.
 func quoted(value string) string {
 	if strings.HasPrefix(value, "[") && strings.HasSuffix(value, "]") && !strings.ContainsAny(value, "{}\"'#") {
 		return value
@@ -185,7 +185,7 @@ func Differ(a, b *Config) []string {
 	return out
 }
 
-// Env is the environment that the file names; empty: none.
+// Env returns the environment that the file names; empty: none.
 func (f *File) Env() string {
 	for _, s := range f.settings {
 		if s.key == "env" {

@@ -1,13 +1,11 @@
 package train_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/csv"
 	"log/slog"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ditask/ditask/internal/leak"
+	"github.com/ditask/ditask/internal/pythontest"
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/train"
@@ -23,17 +22,7 @@ import (
 // withInfos is an environment in Python whose infos have a constant, half, and is_success.
 const withInfos = "env=../envs/gym/testdata/infos.py:make_env"
 
-func needsPython(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath(cmp.Or(os.Getenv("DITASK_PYTHON"), "python3")); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-}
-
-// lastOf is the last value in a column of a run's table, NaN if that is empty.
+// lastOf returns the last value in a column of a run's table, NaN if that is empty.
 func lastOf(t *testing.T, dir, column string) float64 {
 	t.Helper()
 	f, err := os.Open(filepath.Join(dir, train.ProgressFile))
@@ -62,7 +51,7 @@ func lastOf(t *testing.T, dir, column string) float64 {
 
 // TestInfosOfPythonReachTheLog of runs of all kinds: alone, in lockstep, at each process's own pace, and with learners.
 func TestInfosOfPythonReachTheLog(t *testing.T) {
-	needsPython(t)
+	pythontest.Program(t)
 	for name, test := range map[string]struct {
 		algo     string
 		nodes    int
@@ -78,7 +67,8 @@ func TestInfosOfPythonReachTheLog(t *testing.T) {
 			leak.Check(t)
 			dir := t.TempDir()
 			settings := append([]string{
-				withInfos, "env_info=half, is_success,missing", "steps=1500", "hidden=[8]", "eval_every=25%", "eval_episodes=3", "envs=2", "env_processes=1",
+				withInfos, "env_info=half, is_success,missing", "steps=1500", "hidden=[8]", "eval_every=25%", "eval_episodes=3",
+				"envs=2", "env_processes=1",
 			}, test.settings...)
 			cfg := parallel.Config{Nodes: test.nodes, Dir: dir, Seed: 1, Logger: slog.New(slog.DiscardHandler)}
 			err := parallel.Run(t.Context(), cfg, func(ctx context.Context, node *parallel.Node) error {
@@ -125,11 +115,13 @@ func TestFaultsOfInfos(t *testing.T) {
 			t.Errorf("%s: %v, which has not %s", text, err, want)
 		}
 	}
-	needsPython(t)
+	pythontest.Program(t)
 	leak.Check(t)
-	err := config(t, "ppo", withInfos, "env_info=wrong", `env_args={"which": "text"}`, "steps=500").Run(t.Context(), lone(t, t.TempDir()), train.Output{})
-	if want := "infos.py:make_env[0]: an info cannot be passed on: key 'wrong' of the info of a step that ended an episode is 'yes', a str"; err == nil ||
-		!strings.Contains(err.Error(), want) {
+	c = config(t, "ppo", withInfos, "env_info=wrong", `env_args={"which": "text"}`, "steps=500")
+	err := c.Run(t.Context(), lone(t, t.TempDir()), train.Output{})
+	const want = "infos.py:make_env[0]: an info cannot be passed on: " +
+		"key 'wrong' of the info of a step that ended an episode is 'yes', a str"
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
 }

@@ -29,7 +29,7 @@ const (
 	Last Weights = "last" // those of the last checkpoint
 )
 
-// File is the path of the weights in a run folder.
+// File returns the path of the weights in a run folder.
 func (w Weights) File(dir string) (string, error) {
 	switch w {
 	case Best:
@@ -163,7 +163,7 @@ func (t *Trained) Layout() []gym.Part {
 	return parts
 }
 
-// layoutOf is a space of package envs as the only part, which has that many values for the policy.
+// layoutOf returns a space of package envs as the only part, which has that many values for the policy.
 func layoutOf(space envs.Space, dim int) gym.Part {
 	p := gym.Part{To: dim, Kind: "Box", Shape: []int{space.Dim()}}
 	switch s := space.(type) {
@@ -181,7 +181,7 @@ func layoutOf(space envs.Space, dim int) gym.Part {
 	return p
 }
 
-// Action is the space of the environment's actions.
+// Action returns the space of the environment's actions.
 func (t *Trained) Action() envs.Space { return t.vector.ActionSpace() }
 
 // Clips reports whether actions are brought to the bounds of their box before the environment has them.
@@ -218,7 +218,7 @@ type Played struct {
 	Infos []policies.Metric
 }
 
-// Play plays as [Trained.Episodes] does, and returns what the key env_info names too.
+// Play plays as [Trained.Episodes] does, and also returns the infos that the key env_info names.
 func (t *Trained) Play(ctx context.Context, n int, seed uint64, greedy bool) (p Played, err error) {
 	var infos []float64
 	p.Episodes, err = t.play(ctx, n, seed, greedy, func(v envs.Vector, i int, info envs.Info) (err error) {
@@ -229,7 +229,7 @@ func (t *Trained) Play(ctx context.Context, n int, seed uint64, greedy bool) (p 
 	return p, err
 }
 
-// play calls told for the info of each episode.
+// play calls told with the info of each episode.
 func (t *Trained) play(
 	ctx context.Context, n int, seed uint64, greedy bool, told func(v envs.Vector, i int, info envs.Info) error,
 ) ([]envs.Episode, error) {

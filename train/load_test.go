@@ -33,7 +33,8 @@ func TestLoadWithoutWeights(t *testing.T) {
 		t.Fatal(err)
 	}
 	for w, want := range map[train.Weights]string{
-		train.Best: "it has no best weights yet", train.Last: "it has no last weights yet", "17": "no checkpoint after 17 updates", "x": "want best, last",
+		train.Best: "it has no best weights yet", train.Last: "it has no last weights yet",
+		"17": "no checkpoint after 17 updates", "x": "want best, last",
 	} {
 		if _, err := train.Load(t.Context(), train.Algorithms(), dir, w); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", w, err, want)

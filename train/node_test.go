@@ -25,7 +25,7 @@ func lone(t *testing.T, dir string) train.Node {
 	return node{task.Alone(), dir}
 }
 
-// resuming is a node that goes on from the checkpoint in its folder.
+// resuming is a node that continues from the checkpoint in its folder.
 type resuming struct{ node }
 
 func (resuming) Resume() bool     { return true }

@@ -18,12 +18,12 @@ import (
 //go:embed presets.yaml
 var presetsText []byte
 
-// Preset is an algorithm's settings for one environment, with what others have reached with them.
+// Preset has an algorithm's settings for one environment, with published results of the same settings.
 type Preset struct {
 	Name      string    `yaml:"name"`      // algorithm/environment/source, such as "ppo/CartPole-v1/cleanrl"
 	Settings  string    `yaml:"settings"`  // where the settings are from
-	Published Published `yaml:"published"` // what was reached with them there
-	Gate      Gate      `yaml:"gate"`      // what a regression test of others demands
+	Published Published `yaml:"published"` // the results with them there
+	Gate      Gate      `yaml:"gate"`      // the demand of a regression test of others
 	// Greedy reports that the published returns are of greedy episodes after training, rather than of the last
 	// episodes while training.
 	Greedy bool `yaml:"greedy"`
@@ -48,15 +48,15 @@ type Gate struct {
 	EnvSteps int     `yaml:"env_steps"`
 }
 
-// Algorithm is the first part of the name.
+// Algorithm returns the first part of the name.
 func (p *Preset) Algorithm() string { return p.part(0) }
 
-// Env is the second part of the name.
+// Env returns the second part of the name.
 func (p *Preset) Env() string { return p.part(1) }
 
 func (p *Preset) part(i int) string { return strings.SplitN(p.Name, "/", 3)[i] }
 
-// Reported is what others report for the preset, such as "488.7 ± 16.1 over 3 seeds" or "RLlib's gate: 450 within
+// Reported returns the published results for the preset, such as "488.7 ± 16.1 over 3 seeds" or "RLlib's gate: 450 within
 // 300,000"; "" if there is nothing.
 func (p *Preset) Reported() string {
 	var parts []string
@@ -78,7 +78,7 @@ func (p *Preset) Reported() string {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// Presets are those of this module. Of several for one algorithm and environment the first is the one that is
+// Presets returns those of this module. Of several for one algorithm and environment the first is the one that is
 // chosen where none is named.
 func Presets() []Preset {
 	all, err := ReadPresets("presets.yaml", bytes.NewReader(presetsText))
@@ -89,7 +89,7 @@ func Presets() []Preset {
 }
 
 // ReadPresets reads a list of presets from r, in the form of presets.yaml in the source of this package. The error
-// names the file, and all presets that are not whole, or that are there twice.
+// names the file, and all presets that are incomplete or duplicated.
 func ReadPresets(file string, r io.Reader) ([]Preset, error) {
 	var all []Preset
 	dec := yaml.NewDecoder(r)
@@ -111,7 +111,7 @@ func ReadPresets(file string, r io.Reader) ([]Preset, error) {
 	return all, errors.Join(faults...)
 }
 
-// check reports what is missing, or makes no sense.
+// check reports missing and contradictory fields.
 func (p *Preset) check() error {
 	var faults []error
 	want := func(ok bool, text string) {

@@ -112,7 +112,7 @@ func (r *reporter) clock(c *rl.Online) int {
 	return c.EnvSteps
 }
 
-// note records what the step brought. It allocates nothing in the steady state.
+// note records the results of the step. It allocates nothing in the steady state.
 func (r *reporter) note(c *rl.Online) {
 	if c.Collected != nil {
 		r.took(c.Collected.Episodes)
@@ -154,7 +154,7 @@ func (r *reporter) metrics(all []policies.Metric) {
 	}
 }
 
-// shortName is train/value_loss without what stands before the last slash.
+// shortName returns a name such as train/value_loss without the part before the last slash.
 func shortName(name string) string {
 	for i := len(name) - 1; i >= 0; i-- {
 		if name[i] == '/' {

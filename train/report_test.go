@@ -43,8 +43,9 @@ func TestReports(t *testing.T) {
 			continue
 		}
 		last := reports[len(reports)-1]
-		if len(reports) < 3 || last.Steps < 4000 || last.Total != 4000 || last.Updates == 0 || last.Recent == 0 || last.Eval == nil || last.Best == nil ||
-			len(last.Scores) < 3 || len(last.Returns) < 3 || len(last.Metrics) == 0 || math.IsNaN(last.Return) {
+		if len(reports) < 3 || last.Steps < 4000 || last.Total != 4000 || last.Updates == 0 || last.Recent == 0 ||
+			last.Eval == nil || last.Best == nil || len(last.Scores) < 3 || len(last.Returns) < 3 ||
+			len(last.Metrics) == 0 || math.IsNaN(last.Return) {
 			t.Errorf("%d reports, the last one %+v", len(reports), last)
 		}
 		for i, r := range reports[1:] {
@@ -58,7 +59,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// The curves of a resumed run begin with those of the run that it goes on with.
+// The curves of a resumed run begin with those of the run that it continues.
 func TestReportsOfAResumedRun(t *testing.T) {
 	dir := t.TempDir()
 	reports := func(n train.Node, settings ...string) (all []train.Report) {
@@ -78,7 +79,8 @@ func TestReportsOfAResumedRun(t *testing.T) {
 	whole := before[len(before)-1]
 	after := reports(resumed(t, dir), "steps=6000")
 	first, last := after[0], after[len(after)-1]
-	if len(whole.Scores) != 4 || !slices.Equal(first.Scores, whole.Scores) || len(last.Scores) != 6 || !slices.Equal(last.Scores[:4], whole.Scores) {
+	if len(whole.Scores) != 4 || !slices.Equal(first.Scores, whole.Scores) ||
+		len(last.Scores) != 6 || !slices.Equal(last.Scores[:4], whole.Scores) {
 		t.Errorf("scores %v, resumed %v, and at the end %v", whole.Scores, first.Scores, last.Scores)
 	}
 	n := 4000 / (6000 / train.MaxCurve) // notes of a run of 6,000 steps

@@ -46,7 +46,7 @@ type Node interface {
 
 // Output configures the output of a run, in addition to the files in its folder. The zero value prints nothing.
 type Output struct {
-	Program  string    // what runs it, for config.yaml, such as "ditask v1.2.0"
+	Program  string    // the name of the program, for config.yaml, such as "ditask v1.2.0"
 	Progress io.Writer // a line for people for each row of the log
 	Summary  io.Writer // a few lines at the end
 	// Step, if not nil, is called after each step of the process that learns.
@@ -119,10 +119,10 @@ type prepared struct {
 	probe envs.Vector // of the collector, or one environment for its spaces
 	// learners is how many processes learn.
 	learners int
-	reporter *reporter // nil: nobody asks
+	reporter *reporter // nil: no reports are wanted
 }
 
-// prepare opens an environment, and makes what is learned with.
+// prepare opens an environment, and builds the policy and its source of data.
 func (c *Config) prepare(ctx context.Context, node Node) (_ *prepared, err error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (c *Config) prepare(ctx context.Context, node Node) (_ *prepared, err error
 	return p, nil
 }
 
-// make builds what is learned with for environments like v.
+// make builds the policy and its source of data for environments like v.
 func (c *Config) make(v envs.Vector, e *environments, seed uint64) (algorithm.Setup, error) {
 	obs, action := v.ObservationSpace(), v.ActionSpace()
 	if err := suits(c.algorithm, e.name, action); err != nil {
@@ -262,7 +262,7 @@ func (p *prepared) assemble(ctx context.Context, out Output) error {
 	return nil
 }
 
-// collectAndLearn adds what the run learns from.
+// collectAndLearn adds the middleware that collects and learns.
 func (p *prepared) collectAndLearn(r *rl.Run) error {
 	c, s := p.c, &p.setup
 	if c.algorithm.Offline {
@@ -291,7 +291,7 @@ func (p *prepared) collectAndLearn(r *rl.Run) error {
 	return nil
 }
 
-// recordings are the paths, and for the folder of a run the folder of its recording.
+// recordings returns the paths, and for the folder of a run the folder of its recording.
 func recordings(paths []string) ([]string, error) {
 	out := slices.Clone(paths)
 	for i, p := range paths {
@@ -306,7 +306,7 @@ func recordings(paths []string) ([]string, error) {
 	return out, nil
 }
 
-// evaluated is the vector of the evaluations. Processes that do not evaluate need no environments for it.
+// evaluated returns the vector of the evaluations. Processes that do not evaluate need no environments for it.
 func (p *prepared) evaluated(ctx context.Context) (envs.Vector, error) {
 	if !p.task.Has(rl.Evaluator) {
 		return p.probe, nil
@@ -348,7 +348,7 @@ func (p *prepared) log(out Output) rl.LogConfig {
 	return l
 }
 
-// hparams are the values of all keys, as numbers and truth values where they are such.
+// hparams returns the values of all keys, as numbers and truth values where they are such.
 func (c *Config) hparams() map[string]any {
 	out := map[string]any{"algo": c.algorithm.Name}
 	for _, k := range c.Keys() {
@@ -393,7 +393,7 @@ func (p *prepared) summary(w io.Writer, took time.Duration) error {
 	return err
 }
 
-// infosText is what follows an evaluation in a line for people.
+// infosText returns the infos of an evaluation, for the end of its line in the log.
 func infosText(infos []policies.Metric) (text string) {
 	for _, m := range infos {
 		text += fmt.Sprintf(", %s %.4g", m.Name, m.Value)
@@ -401,8 +401,8 @@ func infosText(infos []policies.Metric) (text string) {
 	return text
 }
 
-// Try opens an environment, builds what would be trained, and closes it again: so that what is wrong is known before
-// any process is started.
+// Try opens an environment, builds the policy and its source of data, and closes the environment, to find faults before
+// any process starts.
 func (c *Config) Try(ctx context.Context) error {
 	if err := c.Check(); err != nil {
 		return err

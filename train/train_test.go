@@ -15,7 +15,7 @@ import (
 	"github.com/ditask/ditask/train"
 )
 
-// config is one of an algorithm with settings.
+// config returns one of an algorithm with settings.
 func config(t *testing.T, algo string, settings ...string) *train.Config {
 	t.Helper()
 	c, err := train.New(train.Algorithms(), algo)
@@ -134,7 +134,8 @@ func TestRewardsAreNormalised(t *testing.T) {
 	for _, algo := range []string{"ppo", "dqn", "impala"} {
 		t.Run(algo, func(t *testing.T) {
 			dir := t.TempDir()
-			c := config(t, algo, "env=CartPole-v1", "steps=2000", "gamma=0.5", "norm_reward=true", "normalize=true", "hidden=[8]", "eval_every=0", "record=true")
+			c := config(t, algo, "env=CartPole-v1", "steps=2000", "gamma=0.5", "norm_reward=true", "normalize=true", "hidden=[8]",
+				"eval_every=0", "record=true")
 			if algo == "dqn" {
 				if err := c.Set("learning_starts", "500", "the test"); err != nil {
 					t.Fatal(err)
@@ -247,8 +248,9 @@ func TestHindsight(t *testing.T) {
 		t.Errorf("mean return %v, want %v", mean, p.Threshold)
 	}
 	for settings, want := range map[string]string{
-		"env=BitFlip-v0 her_goals=4 n_steps=3": "dqn on BitFlip-v0: her_goals: 4 goals: a transition in hindsight has one reward, and n_steps is 3: set n_steps=1",
-		"env=CartPole-v1 her_goals=4":          "dqn on CartPole-v1: her_goals: the environment has no goals",
+		"env=BitFlip-v0 her_goals=4 n_steps=3": "" +
+			"dqn on BitFlip-v0: her_goals: 4 goals: a transition in hindsight has one reward, and n_steps is 3: set n_steps=1",
+		"env=CartPole-v1 her_goals=4": "dqn on CartPole-v1: her_goals: the environment has no goals",
 	} {
 		if err := config(t, "dqn", strings.Fields(settings)...).Try(t.Context()); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
@@ -283,8 +285,11 @@ func TestLiftUntil(t *testing.T) {
 func TestResumedBehindUntilIsAStraightRun(t *testing.T) {
 	for name, own := range map[string][]string{
 		"ppo": {"env=CartPole-v1"}, "dqn": {"env=CartPole-v1", "learning_starts=200"},
-		"ppo with state-dependent noise":        {"env=MountainCarContinuous-v0", "use_sde=true", "sde_sample_freq=7"},
-		"ddpg with noise of Ornstein-Uhlenbeck": {"env=MountainCarContinuous-v0", "noise_type=ornstein-uhlenbeck", "learning_starts=500", "random_steps=100", "hidden=[8]", "batch_size=8"},
+		"ppo with state-dependent noise": {"env=MountainCarContinuous-v0", "use_sde=true", "sde_sample_freq=7"},
+		"ddpg with noise of Ornstein-Uhlenbeck": {
+			"env=MountainCarContinuous-v0", "noise_type=ornstein-uhlenbeck", "learning_starts=500", "random_steps=100",
+			"hidden=[8]", "batch_size=8",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			algo, _, _ := strings.Cut(name, " ")
@@ -320,7 +325,7 @@ func TestResumedBehindUntilIsAStraightRun(t *testing.T) {
 	}
 }
 
-// weights are those of the last checkpoint in a folder, as bytes.
+// weights returns those of the last checkpoint in a folder, as bytes.
 func weights(t *testing.T, dir string) []byte {
 	t.Helper()
 	trained, err := train.Load(t.Context(), train.Algorithms(), dir, train.Last)

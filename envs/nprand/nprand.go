@@ -197,8 +197,8 @@ func (p *PCG64) below64(n uint64) uint64 {
 	return hi
 }
 
-// Choice returns an index in [0, n), each equally likely: the place of what
-// Generator.choice takes from n items.
+// Choice returns an index in [0, n), each equally likely: the index of the item
+// that Generator.choice takes from n items.
 func (p *PCG64) Choice(n int) int { return int(p.Integers(0, int64(n))) }
 
 // WeightedChoice returns an index drawn with the given probabilities, which add
@@ -217,8 +217,8 @@ func (p *PCG64) WeightedChoice(probabilities []float64) int {
 	return len(probabilities) - 1
 }
 
-// Shuffle puts n items in a random order, which Generator.shuffle gives, too.
-// swap exchanges the items i and j.
+// Shuffle puts n items in a random order, the same as that of numpy's
+// Generator.shuffle. swap exchanges the items i and j.
 func (p *PCG64) Shuffle(n int, swap func(i, j int)) {
 	for i := n - 1; i > 0; i-- {
 		swap(i, int(p.interval(uint64(i))))

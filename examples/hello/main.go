@@ -1,5 +1,5 @@
-// Hello is the greeting of nodes: each says hello to all others and prints what
-// it receives.
+// Hello is a job whose nodes greet each other: each says hello to all others and
+// prints the greetings that it receives.
 package main
 
 import (

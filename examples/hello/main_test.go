@@ -27,7 +27,7 @@ func Example() {
 	// hello from node 2
 }
 
-// Alone there is nobody to greet, which is no error.
+// A node without peers greets no other node, and returns no error.
 func Example_alone() {
 	if err := parallel.Run(context.Background(), parallel.Config{}, greet); err != nil {
 		fmt.Println(err)

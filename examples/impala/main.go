@@ -1,6 +1,6 @@
 // Impala learns to balance CartPole-v1 with an importance weighted actor-learner, alone or with many
 // processes, each at its own pace: node 0 learns, node 1 evaluates, the rest collect with weights that
-// are a little old, and V-trace corrects for that. The column train/policy_lag says how old they are.
+// are a little old, and V-trace corrects for that. The column train/policy_lag has their age in updates.
 package main
 
 import (

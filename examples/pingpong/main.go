@@ -1,4 +1,4 @@
-// Pingpong measures what an event costs: node 0 emits a ball of 64 bytes, node 1
+// Pingpong measures the cost of an event: node 0 emits a ball of 64 bytes, node 1
 // emits it back, and node 0 prints how long the round trips took.
 package main
 
@@ -95,7 +95,7 @@ func answer(ctx context.Context, t *task.Task[struct{}]) error {
 	return t.Run(ctx)
 }
 
-// percentile is the value that p of 100 sorted ones do not exceed.
+// percentile returns the value that p of 100 sorted ones do not exceed.
 func percentile(sorted []time.Duration, p int) time.Duration {
 	return sorted[(len(sorted)*p+99)/100-1]
 }

@@ -20,7 +20,7 @@ import (
 
 func main() { parallel.Main(play) }
 
-// hidden is a CartPole of which only the positions of cart and pole are observed.
+// hidden returns a CartPole of which only the positions of cart and pole are observed.
 func hidden() envs.Env[int] {
 	cartPole := envs.NewCartPole(envs.CartPoleConfig{})
 	box := cartPole.ObservationSpace().(envs.Box)

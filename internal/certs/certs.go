@@ -5,9 +5,9 @@
 //	files, err := certs.Make([]string{"gpu1"}, now, now.Add(30*24*time.Hour))
 //	pair, pool, err := certs.Load(files.Cert, files.Key, files.CA, now)
 //
-// Whoever has the certificate and its key belongs to the job, whatever host it is
-// on. The authority's own key is thrown away: nobody can make another certificate
-// of it.
+// A process with the certificate and its key belongs to the job, on any host. Make
+// keeps no copy of the authority's key, so the authority can sign no further
+// certificate.
 package certs
 
 import (
@@ -116,7 +116,7 @@ func Load(cert, key, ca string, now time.Time) (tls.Certificate, *x509.CertPool,
 	return pair, pool, nil
 }
 
-// rest are the certificates that come after the first one in its file.
+// rest returns the certificates that come after the first one in its file.
 func rest(pair tls.Certificate) []*x509.Certificate {
 	var out []*x509.Certificate
 	for _, der := range pair.Certificate[1:] {
@@ -230,7 +230,7 @@ func read(s string) ([]byte, error) {
 	return os.ReadFile(s)
 }
 
-// name is what a message calls a file: never its text.
+// name returns the name of a file for messages, never its text.
 func name(s string) string {
 	if IsText(s) {
 		return "of the job"

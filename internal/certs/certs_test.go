@@ -193,7 +193,7 @@ func TestCertificateOfAnAuthorityBetween(t *testing.T) {
 	if _, _, err := certs.Load(texts[2], key, texts[0], now); err == nil {
 		t.Error("no error without the authority between")
 	}
-	// What is no certificate among the rest is passed over.
+	// Load skips blocks that are no certificates.
 	broken := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte{1}}))
 	if _, _, err := certs.Load(texts[2]+broken+texts[1], key, texts[0], now); err != nil {
 		t.Errorf("with a broken one: %v", err)

@@ -35,8 +35,8 @@ func choices(flag string) string {
 		return "ask cancel leave"
 	case "tls":
 		return "auto"
-	case "package", "platform-spec", "dir", "log-dir", "slurm-logs", "script", "trace", "token-file", "tls-cert", "tls-key", "tls-ca", "nats-creds", "nats-nkey",
-		"kubeconfig", "kubectl", "kustomize", "helm":
+	case "package", "platform-spec", "dir", "log-dir", "slurm-logs", "script", "trace", "token-file", "tls-cert", "tls-key", "tls-ca",
+		"nats-creds", "nats-nkey", "kubeconfig", "kubectl", "kustomize", "helm":
 		return "files"
 	}
 	return ""

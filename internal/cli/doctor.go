@@ -113,7 +113,8 @@ func checkGo(ctx context.Context) finding {
 	out, err := build.Go(ctx, "", "env", "GOVERSION")
 	f.Found = strings.TrimSpace(out) + fmt.Sprintf(", %d processors", runtime.NumCPU())
 	if err != nil {
-		f.Grade, f.Found, f.Advice = gradeNote, "the go command fails: "+strings.TrimSpace(out), "run go env, and correct the fault that it prints"
+		f.Grade, f.Found = gradeNote, "the go command fails: "+strings.TrimSpace(out)
+		f.Advice = "run go env, and correct the fault that it prints"
 	}
 	return f
 }

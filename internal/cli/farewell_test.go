@@ -37,7 +37,7 @@ func launchers(t *testing.T, ofA, ofB, both []string, script ...string) (a, b *j
 	return jobs[0], jobs[1], out
 }
 
-// overTCP are the flags of such launchers.
+// overTCP returns the flags of such launchers.
 func overTCP(t *testing.T) (ofA, ofB, both []string) {
 	port := freeport.Get(t, 2)
 	return []string{"--ports", fmt.Sprint(port)}, []string{"--attach-to", fmt.Sprint("tcp://127.0.0.1:", port)}, []string{"--protocol", "tcp"}

@@ -63,7 +63,7 @@ func newJob(t *testing.T, program func(programs) string, args ...string) *job {
 func hello(p programs) string { return p.hello }
 func nodes(p programs) string { return p.nodes }
 
-// code is the exit code of a process that was waited for.
+// code returns the exit code of a process that was waited for.
 func code(t *testing.T, err error) int {
 	t.Helper()
 	if err == nil {

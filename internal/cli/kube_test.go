@@ -110,8 +110,11 @@ func TestTrainInPods(t *testing.T) {
 	var outs []*strings.Builder
 	for rank := range pods {
 		j := newJob(t, hello)
-		j.Args = []string{j.Args[0], "train", "ppo", "--env", "CartPole-v1", "--until", "475", "--seed", "1", "--dir", "run", "--ports", fmt.Sprint(port)}
-		j.Env = append(j.Env, "DITASK_TOKEN=0123456789abcdef0123456789abcdef", "DI_NODES=127.0.0.1,127.0.0.1,127.0.0.1", fmt.Sprint("DI_RANK=", rank))
+		j.Args = []string{
+			j.Args[0], "train", "ppo", "--env", "CartPole-v1", "--until", "475", "--seed", "1", "--dir", "run", "--ports", fmt.Sprint(port),
+		}
+		j.Env = append(j.Env, "DITASK_TOKEN=0123456789abcdef0123456789abcdef",
+			"DI_NODES=127.0.0.1,127.0.0.1,127.0.0.1", fmt.Sprint("DI_RANK=", rank))
 		out := &strings.Builder{}
 		j.Stdout = out
 		launchers, outs = append(launchers, j), append(outs, out)

@@ -83,7 +83,7 @@ func recorders(t *testing.T) (dir, record string) {
 	return dir, record
 }
 
-// files is the text of all files below a folder.
+// files returns the text of all files below a folder.
 func files(t *testing.T, dir string) string {
 	t.Helper()
 	var out strings.Builder
@@ -200,7 +200,7 @@ func TestMarkerIsInNoProcessOfAJob(t *testing.T) {
 	redis.Kill() // before the look for what the jobs have left
 }
 
-// children are the arguments of all processes below one.
+// children returns the arguments of all processes below one.
 func children(t *testing.T, pid int) (all []string) {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))

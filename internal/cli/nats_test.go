@@ -21,7 +21,7 @@ import (
 	"github.com/ditask/ditask/router/natsbus/embedded"
 )
 
-// external is the URL of a server that is there already, with its token.
+// external returns the URL, with its token, of a server that no launcher started.
 func external(t *testing.T) string {
 	t.Helper()
 	s, err := embedded.Start(t.Context(), embedded.Config{Token: "word", Logger: slog.New(slog.DiscardHandler)})
@@ -259,8 +259,8 @@ func TestNATSLauncherComesBack(t *testing.T) {
 	again.expect(t, again.Wait(), 0)
 }
 
-// TestNATSLaunchersEndTogether: the launcher that has the server, or its node, is told
-// to end, and the other launcher's node drains through the server.
+// TestNATSLaunchersEndTogether: the launcher with the server, or its node, gets a signal to end, and the other
+// launcher's node drains through the server.
 func TestNATSLaunchersEndTogether(t *testing.T) {
 	for what, target := range map[string]func(h half) int{
 		"node":     func(h half) int { return h.pid },
@@ -303,14 +303,17 @@ func TestL16NATSFaultsAreOneLine(t *testing.T) {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	j := newJob(t, hello, "-n", "2", "--mq-type", "nats", "--ports", port)
 	j.expect(t, j.Run(), 1)
-	if want := "ditask: NATS server: listen on tcp://127.0.0.1:" + port + ": address already in use: choose other --ports, or end the process that has it\n"; j.log.String() != want {
+	want := "ditask: NATS server: listen on tcp://127.0.0.1:" + port + ": address already in use: " +
+		"choose other --ports, or end the process that has it\n"
+	if j.log.String() != want {
 		t.Errorf("log %q, want %q", j.log.String(), want)
 	}
 
 	wrong := strings.Replace(external(t), "word@", "guess@", 1)
 	j = newJob(t, hello, "-n", "2", "--nats-url", wrong)
 	j.expect(t, j.Run(), 1)
-	if log := j.log.String(); !strings.Contains(log, "Authorization Violation: check the token, user, credentials or nkey") || strings.Contains(log, "guess") || strings.Count(log, "\n") != 1 {
+	const refused = "Authorization Violation: check the token, user, credentials or nkey"
+	if log := j.log.String(); !strings.Contains(log, refused) || strings.Contains(log, "guess") || strings.Count(log, "\n") != 1 {
 		t.Errorf("log:\n%s", log)
 	}
 }

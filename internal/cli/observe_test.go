@@ -53,7 +53,7 @@ func scrape(t *testing.T, url string) (status int, body string, families map[str
 	return resp.StatusCode, string(b), families
 }
 
-// numbers are the values of one metric, by labels in the order given; values with
+// numbers returns the values of one metric, by labels in the order given; values with
 // the same are summed.
 func numbers(f *dto.MetricFamily, labels ...string) map[string]float64 {
 	out := map[string]float64{}
@@ -149,7 +149,7 @@ func TestMetricsOfAJobAddUp(t *testing.T) {
 	j.expect(t, j.Wait(), 75)
 }
 
-// tableOfMetrics are the names of all metrics.
+// tableOfMetrics returns the names of all metrics.
 func tableOfMetrics() []string {
 	var names []string
 	for _, d := range metrics.Table() {
@@ -206,10 +206,11 @@ func complete(t *testing.T, m map[string]*dto.MetricFamily) {
 func TestHealthzNamesTheNodesThatDoNotRun(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--metrics-port", "127.0.0.1:0", "--auto-recover", "--", "0=lead", "1=fail")
 	url := j.startWatched(t)
+	restarts := regexp.MustCompile(`(?m)^node 1 (has failed and will be restarted|is starting), after [1-3] restarts?$`)
 	deadline := time.After(30 * time.Second)
 	for {
 		status, body, _ := scrape(t, strings.TrimSuffix(url, "metrics")+"healthz")
-		if status == http.StatusServiceUnavailable && regexp.MustCompile(`(?m)^node 1 (has failed and will be restarted|is starting), after [1-3] restarts?$`).MatchString(body) {
+		if status == http.StatusServiceUnavailable && restarts.MatchString(body) {
 			break
 		}
 		select {

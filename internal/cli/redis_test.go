@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/internal/redistest"
 )
 
-// withWord is the URL of a server with its password.
+// withWord returns the URL of a server with its password.
 func withWord(s *redistest.Server) string {
 	return strings.Replace(s.URL(), "redis://", "redis://:word@", 1)
 }

@@ -20,7 +20,8 @@ func TestAutoTLSIsSpokenOnTheWire(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--protocol", "tcp", "--tls", "auto")
 	pids := j.start(t)
 	addr := strings.TrimPrefix(environ(t, pids[0])["DITASK_LISTEN"], "tcp://")
-	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // an unauthenticated client does not verify the node
+	unverified := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // an unauthenticated client does not verify the node
+	conn, err := tls.Dial("tcp", addr, unverified)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,7 @@ func TestAutoTLSIsSpokenOnTheWire(t *testing.T) {
 	}
 }
 
-// environ is the environment of a process of ours.
+// environ returns the environment of a process of ours.
 func environ(t *testing.T, pid int) map[string]string {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))

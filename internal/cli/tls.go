@@ -20,7 +20,7 @@ import (
 // maxDays bounds --days.
 const maxDays = 3650
 
-// tlsFlags are the flags of ditask tls.
+// tlsFlags returns the flags of ditask tls.
 func tlsFlags() []urfave.Flag {
 	return []urfave.Flag{
 		&urfave.StringFlag{Name: "hosts", Usage: "`LIST` of host names and addresses to put into the certificate; nodes do not check them"},

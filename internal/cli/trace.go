@@ -64,7 +64,8 @@ func (c command) traceCommand() *urfave.Command {
 		},
 	}
 	return &urfave.Command{
-		Name: "trace", Usage: "show, draw or replay the records of a job with --trace", Subcommands: cmds, Action: func(ctx *urfave.Context) error {
+		Name: "trace", Usage: "show, draw or replay the records of a job with --trace", Subcommands: cmds,
+		Action: func(ctx *urfave.Context) error {
 			return call.Usage("%s: want show, svg or replay: see ditask trace --help", strings.TrimSpace("ditask trace "+ctx.Args().First()))
 		},
 	}

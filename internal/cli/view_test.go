@@ -38,7 +38,7 @@ func seen(t *testing.T, term *terminaltest.Terminal, env []string, args ...strin
 	return cmd
 }
 
-// tempOf is the folder for temporary files of a process that was seen.
+// tempOf returns the folder for temporary files of a process that was seen.
 func tempOf(cmd *exec.Cmd) string {
 	dir := ""
 	for _, kv := range cmd.Env {
@@ -49,7 +49,7 @@ func tempOf(cmd *exec.Cmd) string {
 	return dir
 }
 
-// picture is the last picture of a training on a screen, from its title to the end of its rows, and what stands before and behind it.
+// picture returns the last picture of a training on a screen, from its title to the end of its rows, and what stands before and behind it.
 func picture(t *testing.T, text string) (before, rows, behind string) {
 	t.Helper()
 	at := strings.LastIndex(text, "\nppo on CartPole-v1, ")
@@ -133,7 +133,7 @@ func TestLiveViewOfATerminalThatIsResized(t *testing.T) {
 	}
 }
 
-// stepsOf is the row of the time and the bar, which changes.
+// stepsOf returns the row of the time and the bar, which changes.
 func stepsOf(text string) string {
 	_, after, _ := strings.Cut(text, "\nsteps ")
 	row, _, _ := strings.Cut(after, "\n")

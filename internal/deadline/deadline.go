@@ -88,7 +88,7 @@ func (d *Tests) look() {
 	d.timer.Reset(d.limit / 4)
 }
 
-// stacks are the stacks of all goroutines.
+// stacks returns the stacks of all goroutines.
 func stacks() []byte {
 	for size := 1 << 20; ; size *= 2 {
 		buffer := make([]byte, size)
@@ -121,7 +121,7 @@ func tests(stacks []byte) map[string]string {
 	return running
 }
 
-// function is the outermost function of a stack that is not of package testing.
+// function returns the outermost function of a stack that is not of package testing.
 func function(lines []string) string {
 	for _, line := range slices.Backward(lines) {
 		if strings.HasPrefix(line, "\t") || strings.HasPrefix(line, "testing.") || strings.HasPrefix(line, "panic(") {

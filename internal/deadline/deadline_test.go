@@ -111,7 +111,7 @@ func TestEachTestHasItsOwnTime(t *testing.T) {
 	}
 }
 
-// running are the functions of the tests that run now, without their package.
+// running returns the functions of the tests that run now, without their package.
 func running() (names []string) {
 	for _, name := range slices.Sorted(maps.Values(tests(stacks()))) {
 		names = append(names, name[strings.LastIndexByte(name, '/')+1:])

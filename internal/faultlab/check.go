@@ -62,7 +62,7 @@ func (r *Report) Add(o Report) {
 	}
 }
 
-// shown is how many violations are told; the rest is counted.
+// shown is the most violations that are listed; the others are counted.
 const shown = 8
 
 // Check judges the records of a job, which are in order of time. The error says
@@ -102,7 +102,7 @@ type message struct {
 	sent       *Record // nil: it never returned
 	exact      map[Peer]bool
 	failedFor  map[int]bool
-	failedSome bool // the error names nobody
+	failedSome bool // the error names no node
 }
 
 type life struct {
@@ -281,7 +281,7 @@ func (c *checker) ends() {
 		case l.end.Out == Failure && !c.fits(p, l.end.Err):
 			c.faultf("%v failed, and nothing that was done explains it: %s", p, l.end.Err)
 		case l.end.Out == Preempted && !c.all && !c.asked[p.Node]:
-			c.faultf("%v was preempted by nobody: %s", p, l.end.Err)
+			c.faultf("%v was preempted without a cause: %s", p, l.end.Err)
 		}
 	}
 }
@@ -314,7 +314,7 @@ func (c *checker) touched(node int) bool {
 // fit, and what is sent to it may be lost.
 func (c *checker) isHostile(node int) bool { return c.hostile != nil && node >= c.hostile.Who.Node }
 
-// losses: who is reported as lost was cut off, or has failed.
+// losses checks that each node reported as lost was cut off, or has failed.
 func (c *checker) losses() {
 	for _, r := range c.records {
 		if r.Kind == Lost && r.Count > 0 && !c.isHostile(r.Peer.Node) && !c.leaves(r.Peer) && !c.touched(r.Who.Node) && !c.touched(r.Peer.Node) &&
@@ -348,7 +348,7 @@ func (c *checker) unclean(p Peer) bool {
 	return false
 }
 
-// barriers: nobody leaves before all have come.
+// barriers checks that no node leaves a barrier before all have entered it.
 func (c *checker) barriers() {
 	type round struct {
 		name  string

@@ -20,7 +20,7 @@ var forged = faultlab.Rules{Exact: true, SmallBytes: 100, Events: map[string]fau
 	"r": faultlab.Reliable, "q": faultlab.Reliable, "l": faultlab.Latest, "o": faultlab.DropOldest, "n": faultlab.DropNewest,
 }}
 
-// story is a job of two nodes without a fault: node.0 emits three messages of each
+// story returns a job of two nodes without a fault: node.0 emits three messages of each
 // event, and node.1 receives them.
 func story() []faultlab.Record {
 	var out []faultlab.Record
@@ -229,10 +229,10 @@ func TestEachViolationIsFound(t *testing.T) {
 			r[len(r)-1].Out = faultlab.Killed
 			return r
 		}, false, "node.1/1 was killed, and no fault was meant for it"},
-		{"preempted by nobody", func(r []faultlab.Record) []faultlab.Record {
+		{"preempted without a cause", func(r []faultlab.Record) []faultlab.Record {
 			r[len(r)-1].Out = faultlab.Preempted
 			return r
-		}, false, "node.1/1 was preempted by nobody"},
+		}, false, "node.1/1 was preempted without a cause"},
 		{"a node that was told to leave", func(r []faultlab.Record) []faultlab.Record { return append(leaves(r), leave) }, true, ""},
 		{"a node that left before it had all", func(r []faultlab.Record) []faultlab.Record {
 			return append(without(leaves(r), heard("r", 3)), leave)

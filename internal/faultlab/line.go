@@ -142,7 +142,7 @@ func (l *Line) carry(direction int) {
 // continues whole.
 const maxPieces = 64
 
-// next is how many of n bytes continue next, and how much later.
+// next returns how many of n bytes continue next, and how much later.
 func (l *Line) next(n, pieces int) (piece int, delay time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -87,7 +87,7 @@ func (p plug) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return &tornConn{near, p.cable}, nil
 }
 
-// pipe is a connection in memory, with both its ends.
+// pipe returns a connection in memory, with both its ends.
 func (c *cable) pipe(ctx context.Context) (near, end net.Conn, err error) {
 	c.mu.Lock()
 	c.dials++
@@ -186,7 +186,7 @@ func (c *cable) close() {
 	}
 }
 
-// part is how many of n bytes a write without waiting takes.
+// part returns how many of n bytes a write without waiting takes.
 func (c *cable) part(n int) int {
 	if c.torn == 0 || n == 0 {
 		return n

@@ -18,7 +18,7 @@ type Peer struct {
 	Incarnation uint64 `json:"i"`
 }
 
-// String is the peer in messages: node.2/1.
+// String returns the name of the peer in messages, such as node.2/1.
 func (p Peer) String() string { return fmt.Sprintf("node.%d/%d", p.Node, p.Incarnation) }
 
 // Kind determines what a Record tells.
@@ -51,8 +51,8 @@ const (
 	Killed    = "killed" // by the laboratory
 )
 
-// LeaveFault is the name of a Fault that is none: its Nodes are told to leave. Each of
-// them may end as preempted for it, and the others lose nothing by that.
+// LeaveFault is the name of a harmless Fault: its Nodes are asked to leave. Each of
+// them may therefore end as preempted, and the others lose nothing.
 const LeaveFault = "leave"
 
 // Record is one thing that a node did or was told. Fields that do not belong to
@@ -75,7 +75,7 @@ type Record struct {
 	Sum    uint32 `json:"c,omitempty"` // of all its bytes
 
 	To     []int  `json:"to,omitempty"`    // with Emit: the nodes addressed; nil: all others
-	Exact  []Peer `json:"exact,omitempty"` // with Sent, in exact records: who was addressed
+	Exact  []Peer `json:"exact,omitempty"` // with Sent, in exact records: the addressed peers
 	Failed []int  `json:"fail,omitempty"`  // with Sent: the nodes that the error names
 	Err    string `json:"err,omitempty"`   // with Sent and End
 
@@ -91,11 +91,11 @@ type Record struct {
 // Stats are a sender's counters of one event, summed over its peers.
 type Stats struct{ Consumed, Dropped, Lost, Queued uint64 }
 
-// Sum is the checksum that records carry.
+// Sum returns the checksum that records carry.
 func Sum(payload []byte) uint32 { return crc32.ChecksumIEEE(payload) }
 
-// Writer writes records, one a line, each at once: what a process had recorded when
-// it was killed is there. It is safe for concurrent use.
+// Writer writes each record at once, as one line, so that a killed process leaves all
+// its records. It is safe for concurrent use.
 type Writer struct {
 	mu sync.Mutex
 	f  *os.File

@@ -308,7 +308,7 @@ func (st *stream) emit(k, size int, to []int) {
 	n.s.record(r)
 }
 
-// blamed are the nodes that an error of Send names; nil if it has another part
+// blamed returns the nodes that an error of Send names; nil if it has another part
 // that names none.
 func blamed(err error) []int {
 	var out []int
@@ -333,7 +333,7 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// size is that of a message: small, a chunk, or several chunks.
+// size returns that of a message: small, a chunk, or several chunks.
 func (s *sim) size() int {
 	sizes := []int{32, 32, 32, 32, 32, 32, 32, 100, 100, 3000, 3000, 6000, 7000, 40 << 10, 80 << 10}
 	if s.chunk == 0 {
@@ -387,7 +387,7 @@ func (n *simNode) races() {
 }
 
 func (n *simNode) barrier(round uint64) {
-	if n.s.members { // who is there is not known
+	if n.s.members { // the members are not known
 		return
 	}
 	r := faultlab.Record{Kind: faultlab.BarrierIn, Who: n.who, Event: "b", Number: round}
@@ -627,7 +627,7 @@ func (s *sim) inject(f fault) {
 	}
 }
 
-// concerned are the nodes whose connections a fault touches. Where it comes when a node has
+// concerned returns the nodes whose connections a fault touches. Where it comes when a node has
 // ended, the others may not hear that this node had received everything: they report it as
 // lost.
 func (p plan) concerned(f fault) []int {
@@ -685,10 +685,10 @@ func simulate(t *testing.T, seed uint64) (report faultlab.Report) {
 	return report
 }
 
-// TestR4SimulatedFaults runs many jobs in virtual time. What happens to a job
-// follows from its seed: its nodes, its network, its faults and when they come.
-// What the scheduler does between goroutines that are ready at the same time does
-// not, so a seed may have to be run more than once to show a fault again.
+// TestR4SimulatedFaults runs many jobs in virtual time. The seed of a job decides its
+// nodes, its network, its faults and their times, but not the order in which the
+// scheduler runs goroutines that are ready at the same time. A seed may therefore need
+// several runs to show a fault again.
 func TestR4SimulatedFaults(t *testing.T) {
 	seeds(t, 1500, 40, simulate)
 }

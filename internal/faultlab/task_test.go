@@ -37,7 +37,8 @@ var (
 )
 
 var taskRules = faultlab.Rules{Events: map[string]faultlab.Policy{
-	"one": faultlab.Reliable, "two": faultlab.Reliable, "newest": faultlab.Latest, "drop-oldest": faultlab.DropOldest, "drop-newest": faultlab.DropNewest,
+	"one": faultlab.Reliable, "two": faultlab.Reliable, "newest": faultlab.Latest,
+	"drop-oldest": faultlab.DropOldest, "drop-newest": faultlab.DropNewest,
 }}
 
 // ending is how one node wants the job to end.

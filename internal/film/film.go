@@ -4,8 +4,7 @@
 //	img = film.Resize(img, 600)
 //	img = c.Below(img, "episode 1   step 20   return 20.0")
 //
-// Resize is pure. A Caption is for one goroutine. Nothing here does I/O, and what comes from outside is the size of a picture
-// alone, which its owner bounds.
+// Resize is pure. A Caption is for one goroutine. The package does no I/O. Callers must bound the size of a picture.
 package film
 
 import (
@@ -78,7 +77,7 @@ type Caption struct {
 	height int
 }
 
-// NewCaption is a caption below pictures of a width.
+// NewCaption returns a caption below pictures of a width.
 func NewCaption(width int) (*Caption, error) {
 	parsed, err := opentype.Parse(gomono.TTF)
 	if err != nil {

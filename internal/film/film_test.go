@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// chess is a picture of black and white squares of one pixel.
+// chess returns a picture of black and white squares of one pixel.
 func chess(w, h int) *image.RGBA {
 	img := image.NewRGBA(image.Rect(0, 0, w, h))
 	for y := range h {

@@ -1,12 +1,11 @@
-// Package freeport gives tests tcp ports that nobody else takes in the meantime.
+// Package freeport gives tests tcp ports that no other process takes in the meantime.
 //
 //	port := freeport.Get(t, 1)
 //
-// A port that was found by listening on port 0 and closed again can be taken before
-// it is used: by an outgoing connection, which gets one of the same range, or by the
-// next who asks for port 0. The ports of this package are below that range. They come
-// in blocks; a process has a block for itself as long as it listens on the block's
-// first port.
+// Another process can take a port that a test found by listening on port 0: by an
+// outgoing connection, which gets a port of the same range, or by listening on port 0
+// itself. The ports of this package are below that range. They come in blocks; a
+// process owns a block as long as it listens on the block's first port.
 package freeport
 
 import (
@@ -108,7 +107,7 @@ func (b *block) give(first, n int) {
 	clear(b.taken[first : first+n])
 }
 
-// free reports whether nobody listens on the port, on any address.
+// free reports whether no process listens on the port, on any address.
 func free(port int) bool {
 	l, err := net.Listen("tcp", address("", port)) //nolint:noctx // it ends at once
 	if err != nil {

@@ -21,7 +21,7 @@ type rule struct{ code, test []string }
 // parse reads a block of arrows.
 func parse(block string) (map[string]*rule, error) {
 	rules := map[string]*rule{}
-	for line := range strings.Lines(block) {
+	for line := range strings.Lines(joined(block)) {
 		line, _, _ = strings.Cut(line, "#")
 		if strings.TrimSpace(line) == "" {
 			continue
@@ -29,7 +29,7 @@ func parse(block string) (map[string]*rule, error) {
 		from, to, ok := strings.Cut(line, "->")
 		name, test := strings.CutSuffix(strings.TrimSpace(from), " (test)")
 		allowed := strings.Fields(to)
-		if !ok || len(strings.Fields(name)) != 1 || len(allowed) == 0 {
+		if !ok || len(strings.Fields(name)) != 1 || len(allowed) == 0 || slices.Contains(allowed, "->") {
 			return nil, fmt.Errorf("%q is not a line such as: task -> std", strings.TrimSpace(line))
 		}
 		r := rules[name]
@@ -48,6 +48,9 @@ func parse(block string) (map[string]*rule, error) {
 	}
 	return rules, nil
 }
+
+// joined returns a block with each continuation, which begins with a tab, on the line that it continues.
+func joined(block string) string { return strings.ReplaceAll(block, "\n\t", " ") }
 
 // line finds the rule of a package.
 func line(rules map[string]*rule, pkg string) *rule {
@@ -130,7 +133,7 @@ func check(rules map[string]*rule, edges []edge) []string {
 	return slices.Sorted(maps.Keys(faults))
 }
 
-// testsOf is what the tests of a package may import by lines for them alone: its
+// testsOf returns what the tests of a package may import by lines for them alone: its
 // own, and that of all packages.
 func testsOf(rules map[string]*rule, pkg string) []string {
 	var out []string
@@ -168,7 +171,7 @@ func allows(word, to string) bool {
 // any number of arrows.
 func reaches(rules map[string]*rule, apart string) []string {
 	var faults []string
-	for row := range strings.Lines(strings.TrimSpace(apart)) {
+	for row := range strings.Lines(joined(strings.TrimSpace(apart))) {
 		from, to, _ := strings.Cut(row, "|")
 		for pkg := range strings.FieldsSeq(from) {
 			r := line(rules, pkg)
@@ -205,14 +208,15 @@ func closure(rules map[string]*rule, from []string) map[string]bool {
 
 func TestCheckFindsWhatNoArrowAllows(t *testing.T) {
 	const block = `
-		a -> std # a comment
-		b -> std a gopkg.in/x
-		b (test) -> c
-		c/... -> a
-		pure -> strings
-		suite -> std testing
-		... (test) -> testing example.com/tool
-	`
+a -> std # a comment
+b -> std a
+	gopkg.in/x
+b (test) -> c
+c/... -> a
+pure -> strings
+suite -> std testing
+... (test) -> testing example.com/tool
+`
 	cases := map[string]struct{ file, imports, want string }{
 		"standard library":          {"a/x.go", "os net/http", ""},
 		"a package of ours":         {"b/x.go", "/a", ""},
@@ -269,7 +273,7 @@ func TestReadLeavesNestedModulesAlone(t *testing.T) {
 }
 
 func TestParseRefusesLinesThatMeanNothing(t *testing.T) {
-	for _, block := range []string{"a", "a ->", "-> b", "a b -> c", "a -> b\na -> c", "a (test) -> b\na (test) -> c"} {
+	for _, block := range []string{"a", "a ->", "-> b", "a b -> c", "a -> b\na -> c", "a -> b\n\tc -> d", "a (test) -> b\na (test) -> c"} {
 		if _, err := parse(block); err == nil {
 			t.Errorf("%q is taken", block)
 		}
@@ -281,7 +285,7 @@ func TestReachesFollowsManyArrows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := strings.Join(reaches(rules, "a | c d\nc | a\nd | a\ne | a"), "; ")
+	got := strings.Join(reaches(rules, "a\n\t| c d\nc | a\nd | a\ne | a"), "; ")
 	if want := "the arrows lead from a to c; the arrows lead from d to a; package e has no line"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -14,9 +14,9 @@ import (
 	"testing/fstest"
 )
 
-// byName are the functions of package os that write to the file of a name, and follow
-// whatever link is there. internal/safefile is for that. os.CreateTemp and os.MkdirTemp are
-// not among them: they make what was not there.
+// byName are the functions of package os that write to a named file and follow any link
+// of that name; internal/safefile replaces them. os.CreateTemp and os.MkdirTemp are not
+// among them: they create new files.
 var byName = []string{"Create", "OpenFile", "WriteFile", "MkdirAll", "Mkdir"}
 
 // opensItself are the packages that use them nevertheless: the one that is for it, and tools

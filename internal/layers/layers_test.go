@@ -8,10 +8,9 @@ import (
 // module is the import path of the tree.
 const module = "github.com/ditask/ditask"
 
-// arrows are the imports that are allowed, one line a package: what stands
-// before the arrow may import what stands behind it. A line "x (test)" adds to x
-// what only its tests may import. A folder with /... is everything in it; the
-// line with the longest name counts.
+// arrows are the allowed imports, one line for each package: the package before the arrow may import those behind it.
+// A line "x (test)" adds packages that only tests of x may import. A folder with /... stands for all packages in it; the
+// line with the longest name counts. A line that begins with a tab continues the line before it.
 //
 //	std      the standard library without package testing, which is named where
 //	         code that is not a test may use it
@@ -92,19 +91,24 @@ policies/... (test) -> policies/internal/offpolicy
 
 envs/nprand -> std
 envs -> std envs/nprand internal/nearest
-envs/gym -> std envs internal/printable
+envs/gym -> std envs internal/printable golang.org/x/sys
 envs/gym (test) -> envs/nprand
 
 # Engine meets mathematics.
 middleware/rl -> std internal/safefile internal/tensorboard task policies policies/nn policies/data envs
-middleware/rl (test) -> policies/dqn policies/her policies/normalize policies/ppo policies/a2c policies/impala policies/sac policies/qlearning policies/policytest parallel parallel/control
+middleware/rl (test) -> policies/dqn policies/her policies/normalize policies/ppo policies/a2c policies/impala policies/sac
+	policies/qlearning policies/policytest parallel parallel/control
 
 # A training as a config says.
-train -> std internal/runfolder internal/safefile go.yaml.in/yaml task middleware/rl policies policies/algorithm policies/data policies/her policies/normalize policies/a2c policies/appo policies/bc policies/c51 policies/cql policies/ddpg policies/dqn policies/impala policies/ppo policies/qlearning policies/qrdqn policies/rainbow policies/sac policies/td3 envs envs/gym internal/nearest
+train -> std internal/runfolder internal/safefile go.yaml.in/yaml task middleware/rl policies policies/algorithm policies/data
+	policies/her policies/normalize policies/a2c policies/appo policies/bc policies/c51 policies/cql policies/ddpg policies/dqn
+	policies/impala policies/ppo policies/qlearning policies/qrdqn policies/rainbow policies/sac policies/td3 envs envs/gym
+	internal/nearest
 train (test) -> task parallel
 
 # Engine meets bytes.
-parallel -> std internal/safefile task router router/memory payload parallel/connect parallel/control parallel/metrics parallel/rundir parallel/trace internal/printable
+parallel -> std internal/safefile task router router/memory payload parallel/connect parallel/control parallel/metrics
+	parallel/rundir parallel/trace internal/printable
 parallel/connect -> std router router/socket router/natsbus router/redisbus internal/certs parallel/control
 parallel/rundir -> std internal/safefile internal/printable
 parallel/trace -> std internal/safefile
@@ -130,15 +134,24 @@ internal/cli/token -> std internal/safefile parallel/control parallel/slurm
 internal/cli/build -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags
 internal/cli/screen -> std golang.org/x/sys golang.org/x/term parallel/control parallel/launch internal/printable
 internal/cli/slurm -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/printable
-internal/cli/k8s -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote internal/cli/token parallel/control parallel/placement parallel/kube internal/printable
+internal/cli/k8s -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/quote
+	internal/cli/token parallel/control parallel/placement parallel/kube internal/printable
 internal/cli/k8s (test) -> go.yaml.in/yaml github.com/nats-io/nats-server
 internal/cli/live -> std internal/cli/screen internal/printable parallel/launch train
 internal/cli/live (test) -> middleware/rl
-internal/cli/job -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token internal/cli/build internal/cli/screen internal/certs parallel/control parallel/metrics parallel/launch parallel/placement parallel/rundir parallel/slurm parallel/kube router/natsbus router/natsbus/embedded router/redisbus internal/printable
-internal/cli -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build internal/cli/job internal/cli/slurm internal/cli/k8s internal/cli/train internal/certs internal/traceview parallel/connect parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus internal/printable internal/nearest
+internal/cli/job -> std github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/token internal/cli/build
+	internal/cli/screen internal/certs parallel/control parallel/metrics parallel/launch parallel/placement parallel/rundir
+	parallel/slurm parallel/kube router/natsbus router/natsbus/embedded router/redisbus internal/printable
+internal/cli -> std internal/safefile github.com/urfave/cli internal/cli/call internal/cli/flags internal/cli/build
+	internal/cli/job internal/cli/slurm internal/cli/k8s internal/cli/train internal/certs internal/traceview parallel/connect
+	parallel/control parallel/trace parallel/launch parallel/placement parallel/slurm parallel/kube router/natsbus router/redisbus
+	internal/printable internal/nearest
 internal/traceview -> std parallel/trace internal/printable
-internal/cli (test) -> parallel/metrics internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal github.com/prometheus/common github.com/prometheus/client_model parallel task internal/terminaltest
-internal/cli/train -> std github.com/urfave/cli internal/certs internal/cli/call internal/cli/flags internal/cli/job internal/cli/screen internal/plot internal/printable internal/runs internal/serve parallel parallel/control policies policies/algorithm policies/export envs middleware/rl train internal/safefile internal/cli/live internal/film parallel/launch
+internal/cli (test) -> parallel/metrics internal/redistest router/natsbus/embedded github.com/rogpeppe/go-internal
+	github.com/prometheus/common github.com/prometheus/client_model parallel task internal/terminaltest
+internal/cli/train -> std github.com/urfave/cli internal/certs internal/cli/call internal/cli/flags internal/cli/job
+	internal/cli/screen internal/plot internal/printable internal/runs internal/serve parallel parallel/control policies
+	policies/algorithm policies/export envs middleware/rl train internal/safefile internal/cli/live internal/film parallel/launch
 ditask -> std internal/cli
 
 examples/... -> any
@@ -158,17 +171,20 @@ internal/tensorboard -> std internal/safefile google.golang.org/protobuf/encodin
 internal/pages -> std
 internal/pages (test) -> internal/cli policies/algorithm train
 internal/onnxtest (test) -> envs policies/export policies/ppo policies/qrdqn
-internal/onnxtest -> std testing google.golang.org/protobuf/encoding/protowire
+internal/onnxtest -> std testing internal/pythontest google.golang.org/protobuf/encoding/protowire
 internal/nearest -> std
 internal/printable -> std
 internal/certtest -> std testing internal/certs
 internal/freeport -> std testing
+internal/pythontest -> std testing
 internal/race -> std
 internal/logtest -> std
 internal/redistest -> std testing internal/freeport github.com/redis/go-redis
 internal/slurmtest -> std testing internal/leak internal/freeport
 internal/bench -> std
-internal/bench (test) -> envs policies policies/data policies/dqn policies/nn policies/nn/kernels policies/policytest policies/ppo policies/sac middleware/rl gonum.org/v1/gonum/blas parallel parallel/control task router router/natsbus/embedded router/redisbus internal/redistest github.com/nats-io/nats.go github.com/redis/go-redis
+internal/bench (test) -> envs policies policies/data policies/dqn policies/nn policies/nn/kernels policies/policytest policies/ppo
+	policies/sac middleware/rl gonum.org/v1/gonum/blas parallel parallel/control task router router/natsbus/embedded router/redisbus
+	internal/redistest github.com/nats-io/nats.go github.com/redis/go-redis
 internal/results -> any
 internal/faultlab -> std
 internal/faultlab (test) -> parallel router router/memory task
@@ -177,17 +193,18 @@ internal/faultlab/hostile -> std
 internal/faultlab/hostile (test) -> router router/memory
 internal/faultlab/chaos -> std
 internal/faultlab/clock -> std
-internal/faultlab/chaos (test) -> internal/cli internal/cli/job internal/faultlab internal/faultlab/hostile internal/redistest router/natsbus/embedded parallel parallel/connect parallel/control parallel/kube router task
+internal/faultlab/chaos (test) -> internal/cli internal/cli/job internal/faultlab internal/faultlab/hostile internal/redistest
+	router/natsbus/embedded parallel parallel/connect parallel/control parallel/kube router task
 internal/deadline -> std
 internal/mutate -> std
 internal/layers -> std
 
-... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/deadline internal/leak internal/certtest internal/freeport internal/logtest internal/race router/routertest policies/policytest
+... (test) -> testing go.uber.org/goleak github.com/google/go-cmp internal/deadline internal/leak internal/certtest
+	internal/freeport internal/logtest internal/pythontest internal/race router/routertest policies/policytest
 `
 
-// apart are the packages that do not reach each other, whatever the arrows
-// between them: before the bar those that import, behind it what they must not
-// reach.
+// apart are packages that must not reach each other by any path of arrows: those before the bar must not reach those
+// behind it.
 const apart = `
 task | router payload policies envs parallel middleware
 router payload | task policies envs parallel middleware
@@ -198,8 +215,12 @@ middleware/rl | router payload parallel
 middleware/tracing | router payload policies envs parallel
 parallel | policies envs middleware router/natsbus/embedded github.com/nats-io/nats-server
 parallel/connect | task payload policies envs middleware
-parallel/control parallel/metrics parallel/rundir parallel/trace parallel/placement parallel/slurm parallel/kube parallel/launch | task router payload policies envs middleware
-internal/cli/job internal/cli/build internal/cli/slurm internal/cli/k8s internal/cli/flags internal/cli/screen internal/cli/token internal/cli/call | router task payload policies envs middleware
+parallel/control parallel/metrics parallel/rundir parallel/trace parallel/placement parallel/slurm
+	parallel/kube parallel/launch
+	| task router payload policies envs middleware
+internal/cli/job internal/cli/build internal/cli/slurm internal/cli/k8s internal/cli/flags internal/cli/screen
+	internal/cli/token internal/cli/call
+	| router task payload policies envs middleware
 `
 
 func TestImportsFollowTheArrows(t *testing.T) {

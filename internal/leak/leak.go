@@ -1,4 +1,4 @@
-// Package leak tells a test what it has left behind: goroutines, processes and
+// Package leak finds what a test leaves behind: goroutines, processes and
 // sockets.
 //
 //	func TestJob(t *testing.T) {
@@ -28,10 +28,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long what is ending may still take to end.
+// patience is the time that goroutines and processes get to end.
 const patience = 5 * time.Second
 
-// Watch is what a test may start things with.
+// Watch marks the processes that a test starts, and finds those that are left.
 type Watch struct {
 	// Dir is an empty folder with a short name, for sockets. It is removed at the
 	// end of the test; a socket or another file left in it is a leak.
@@ -62,18 +62,18 @@ func Check(t testing.TB) *Watch {
 	return w
 }
 
-// Environ is the environment of this process, marked, with Dir as the folder
+// Environ returns the environment of this process, marked, with Dir as the folder
 // for temporary files and sockets.
 func (w *Watch) Environ() []string {
 	return append(os.Environ(), w.mark, "TMPDIR="+w.Dir, "XDG_RUNTIME_DIR="+w.Dir)
 }
 
-// Left names the marked processes and the files in Dir that are there now.
+// Left returns the marked processes and the files in Dir that exist now.
 func (w *Watch) Left() []string {
 	return append(w.Processes(), w.files()...)
 }
 
-// Processes names the marked processes that are there now.
+// Processes returns the marked processes that exist now.
 func (w *Watch) Processes() []string {
 	var left []string
 	entries, _ := os.ReadDir("/proc") // none elsewhere

@@ -1,4 +1,4 @@
-// Package logtest keeps what is logged, for tests that read it.
+// Package logtest keeps logged text, for tests that read it.
 //
 //	var log logtest.Buffer
 //	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -24,7 +24,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// String is the text up to now.
+// String returns the text up to now.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,7 +10,7 @@
 // replaced by another one.
 //
 // The command runs one mutation at a time, prints the survivors as it finds them and then the score, and
-// ends with exit code 0 whatever the score is. A survivor is a missing test, or a change that makes no difference.
+// ends with exit code 0 for any score. A survivor is a missing test, or a change that makes no difference.
 package main
 
 import (
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// config is what the command line sets.
+// config has the settings of the command line.
 type config struct {
 	number   int
 	seed     uint64
@@ -190,7 +190,7 @@ func (s *session) try(ctx context.Context, all []mutation) error {
 	return err
 }
 
-// outcome is what a run of the tests says about a mutation.
+// outcome is the result of the tests for a mutation.
 type outcome int
 
 const (

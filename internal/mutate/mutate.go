@@ -23,7 +23,7 @@ func (m mutation) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s  =>  %s", m.file, m.line, m.kind, oneLine(string(m.source[m.start:m.end])), oneLine(m.text))
 }
 
-// oneLine is the beginning of a source text, without its line breaks.
+// oneLine returns the beginning of a source text, without its line breaks.
 func oneLine(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if text == "" {

@@ -2,8 +2,8 @@
 //
 //	return fmt.Errorf("unknown key %q%s", key, nearest.Hint(key, keys)) // unknown key "rat" (did you mean rate?)
 //
-// Case is ignored. Only the first 64 bytes of a word and of a name count, so that a hint costs little whatever
-// the word is.
+// Case is ignored. Only the first 64 bytes of a word and of a name count, so that a hint costs little for any
+// word.
 package nearest
 
 import (
@@ -48,7 +48,7 @@ func closest(word string, names []string) (name string, least int) {
 
 func lower(s string) string { return strings.ToLower(s[:min(len(s), longest)]) }
 
-// distance is how many bytes must be changed, inserted or removed to make b of a (Levenshtein 1966).
+// distance returns how many bytes must be changed, inserted or removed to make b of a (Levenshtein 1966).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

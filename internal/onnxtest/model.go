@@ -8,13 +8,13 @@ import (
 	"slices"
 )
 
-// The limits of what is run.
+// The limits of a run.
 const (
 	maxElements = 1 << 22 // of a value
 	maxProducts = 1 << 26 // of one operator
 )
 
-// elements is the product of a shape, if it is at most maxElements.
+// elements returns the product of a shape, if it is at most maxElements.
 func elements(shape []int) (int, bool) {
 	n := 1
 	for _, d := range shape {
@@ -61,7 +61,7 @@ func (m *Model) Check() error {
 	return nil
 }
 
-// first is an element of a discrete space of observations, as the metadata describe it, and 0 for another one.
+// first returns an element of a discrete space of observations, as the metadata describe it, and 0 for another one.
 func (m *Model) first() float32 {
 	var space struct {
 		Start float32 `json:"start"`
@@ -72,7 +72,7 @@ func (m *Model) first() float32 {
 	return space.Start
 }
 
-// shape is the declared shape for that many rows.
+// shape returns the declared shape for that many rows.
 func (i Info) shape(rows int) []int {
 	shape := slices.Clone(i.Dims)
 	if len(shape) > 0 && shape[0] == -1 {

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// pick is the tensor of a shape made of the elements of t with these indexes.
+// pick returns the tensor of a shape made of the elements of t with these indexes.
 func pick(t Tensor, shape, index []int) Tensor {
 	out := Tensor{Shape: shape}
 	if t.Type() == Int64 {
@@ -24,7 +24,7 @@ func pick(t Tensor, shape, index []int) Tensor {
 	return out
 }
 
-// vector are the elements of an operand that must be a vector of int64.
+// vector returns the elements of an operand that must be a vector of int64.
 func vector(t Tensor) ([]int, error) {
 	if t.Type() != Int64 || len(t.Shape) != 1 {
 		return nil, fmt.Errorf("an operand of type %d and shape %v, want a vector of int64", t.Type(), t.Shape)

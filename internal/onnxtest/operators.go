@@ -73,7 +73,7 @@ func unary(f func(x float64) float64) func(Node, []Tensor) (Tensor, error) {
 	}
 }
 
-// broadcast is the common shape of two, as in NumPy.
+// broadcast returns the common shape of two, as in NumPy.
 func broadcast(a, b []int) ([]int, error) {
 	n := max(len(a), len(b))
 	out := make([]int, n)
@@ -99,7 +99,7 @@ func broadcast(a, b []int) ([]int, error) {
 	return out, nil
 }
 
-// places is, for each element of the shape out, the index of the element of the shape in that is there.
+// places returns, for each element of the shape out, the index of the element of the shape in that is broadcast to it.
 func places(out, in []int) []int {
 	size, _ := elements(out)
 	index := make([]int, size)

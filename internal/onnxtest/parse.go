@@ -284,7 +284,7 @@ func (n *Node) attr(data []byte) error {
 		}
 	}
 	if _, twice := n.Attrs[name]; twice || name == "" || count != 1 || a.Type < 1 || a.Type > 7 || !values[a.Type] {
-		return fmt.Errorf("attribute %.100q of type %d is there twice, or has not one value of its type", name, a.Type)
+		return fmt.Errorf("attribute %.100q of type %d occurs twice, or does not have one value of its type", name, a.Type)
 	}
 	n.Attrs[name] = a
 	return nil

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
-	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/ditask/ditask/internal/pythontest"
 )
 
 // script is a reader in Python.
@@ -26,24 +27,17 @@ type PythonData struct {
 	Data  []float64 `json:"data"`
 }
 
-// Reply is what the other program returns for a model.
+// Reply is the result of the other program for a model.
 type Reply struct {
 	Meta    map[string]string     `json:"meta"`
 	Outputs map[string]PythonData `json:"outputs"`
 }
 
-// Python runs models with a script that uses Python's standard library only. Without python3 it skips the
-// test, or fails it on CI; an error of the script is one of the test.
+// Python runs models with a script that uses Python's standard library only. It fails the test if the script
+// fails. Without Python it skips the test, or fails it in CI.
 func Python(t testing.TB, requests []Request) []Reply {
 	t.Helper()
-	program, err := exec.LookPath("python3")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("there is no python3: install it")
-		}
-		t.Skip("there is no python3: install it")
-	}
-	return Script(t, program, script, requests)
+	return Script(t, pythontest.Program(t), script, requests)
 }
 
 // Script runs models with a script in Python that reads requests and writes replies as JSON.

@@ -29,10 +29,10 @@ func part(page, name, text string) (string, error) {
 	return before + begin + text + end + after, nil
 }
 
-// cell is a text in a cell of a table.
+// cell returns a text in a cell of a table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-// settings is the table of an algorithm's hyperparameters.
+// settings returns the table of an algorithm's hyperparameters.
 func settings(a algorithm.Algorithm) string {
 	var p algorithm.Params
 	a.Declare(&p)
@@ -48,7 +48,7 @@ func settings(a algorithm.Algorithm) string {
 	return b.String()
 }
 
-// presets is the table of an algorithm's presets.
+// presets returns the table of an algorithm's presets.
 func presets(name string) string {
 	var b strings.Builder
 	for _, p := range train.Presets() {
@@ -76,7 +76,7 @@ func presets(name string) string {
 	return "| preset | settings from | published there | keys that differ from the defaults |\n|---|---|---|---|\n" + b.String()
 }
 
-// program is the file with the examples of a package.
+// program returns the file with the examples of a package.
 func program(name string) (string, error) {
 	text, err := os.ReadFile(filepath.Join("../../policies", name, "example_test.go"))
 	if err != nil {

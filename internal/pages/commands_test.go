@@ -15,7 +15,7 @@ import (
 
 var block = regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```")
 
-// trainings are the commands "ditask train" in the blocks of a page, without comments, as arguments behind ditask.
+// trainings returns the commands "ditask train" in the blocks of a page, without comments, as arguments behind ditask.
 func trainings(page string) [][]string {
 	var out [][]string
 	for _, m := range block.FindAllStringSubmatch(page, -1) {
@@ -91,7 +91,8 @@ func TestEveryTrainingIsAccepted(t *testing.T) {
 }
 
 func TestTrainingsAreFound(t *testing.T) {
-	page := "```\n$ bin/ditask train ppo --set env_args='{\"a\": 1}' -n 4   # text\nditask runs\nditask train \\\n  dqn\n```\nditask train no\n"
+	page := "```\n$ bin/ditask train ppo --set env_args='{\"a\": 1}' -n 4   # text\n" +
+		"ditask runs\nditask train \\\n  dqn\n```\nditask train no\n"
 	got := trainings(page)
 	if len(got) != 2 || strings.Join(got[0], "|") != "train|ppo|--set|env_args={\"a\": 1}|-n|4" || strings.Join(got[1], "|") != "train|dqn" {
 		t.Errorf("%q", got)

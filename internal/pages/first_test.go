@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/internal/leak"
+	"github.com/ditask/ditask/internal/pythontest"
 )
 
 // TestTheFirstPolicy follows docs/first-policy.md in an empty folder: it saves the files and runs the commands.
@@ -17,12 +18,7 @@ func TestTheFirstPolicy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains for some seconds")
 	}
-	if _, err := exec.LookPath("python3"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	pythontest.Program(t)
 	page, err := os.ReadFile("../../docs/first-policy.md")
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N}\s_-]`)
 )
 
-// anchors are the names that a reader on GitHub finds the headings of a page under.
+// anchors returns the names that a reader on GitHub finds the headings of a page under.
 func anchors(page string) []string {
 	var out []string
 	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(page, ""), -1) {
@@ -36,7 +36,7 @@ func anchors(page string) []string {
 	return out
 }
 
-// links are the targets of a page's links, without those in code.
+// links returns the targets of a page's links, without those in code.
 func links(page string) []string {
 	text := code.ReplaceAllString(fence.ReplaceAllString(page, ""), "``")
 	var out []string

@@ -14,7 +14,7 @@ import (
 	"github.com/ditask/ditask/internal/leak"
 )
 
-// programs are the blocks of a page that are a whole program in Go.
+// programs returns the blocks of a page that are a whole program in Go.
 func programs(page string) []string {
 	var out []string
 	for _, m := range block.FindAllStringSubmatch(page, -1) {

@@ -86,10 +86,10 @@ func (c *canvas) text(f *sfnt.Font, size, x, y float64, a align, ink color.Color
 	}
 }
 
-// units is the size at which a font has its own units.
+// units returns the size at which a font has its own units.
 func units(f *sfnt.Font) fixed.Int26_6 { return fixed.I(int(f.UnitsPerEm())) }
 
-// width is the width of a text.
+// width returns the width of a text.
 func (c *canvas) width(f *sfnt.Font, size float64, s string) float64 { return c.each(f, size, s, nil) }
 
 // each calls fn with each letter and its place, and returns the place behind the last one.

@@ -25,7 +25,7 @@ const (
 	SVG Format = ".svg"
 )
 
-// Axis is what runs from left to right.
+// Axis is the quantity on the horizontal axis.
 type Axis uint8
 
 // The axes.
@@ -106,7 +106,7 @@ func (c *Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// xColumn is the column of the horizontal axis.
+// xColumn returns the column of the horizontal axis.
 func (c *Config) xColumn() string {
 	if c.X == WallTime {
 		return runfolder.Time
@@ -243,7 +243,7 @@ func (p *picture) axes(yTicks []tick) {
 	}
 }
 
-// labelAt is the distance from the line of a threshold to its label, in points: below the line, or above it if another
+// labelAt returns the distance from the line of a threshold to its label, in points: below the line, or above it if another
 // threshold is too near below.
 func (p *picture) labelAt(v float64) float64 {
 	const below, above, height = -9, 3, 12
@@ -255,7 +255,7 @@ func (p *picture) labelAt(v float64) float64 {
 	return below
 }
 
-// band draws what lies below the curve.
+// band draws the band below the curve.
 func (p *picture) band(i int, g *group) {
 	c := palette[i%len(palette)]
 	if len(g.runs) == 1 {
@@ -311,7 +311,7 @@ func (p *picture) head() {
 	p.text(p.regular, 8.5, 18, p.h-40, left, muted, p.fit(p.regular, 8.5, text, p.w-36))
 }
 
-// notes say what is not drawn.
+// notes lists the parts that are not drawn.
 func (p *picture) notes() (all []string) {
 	algos, envs := differ(p.all)
 	for _, g := range p.all {

@@ -2,7 +2,7 @@
 //
 //	var runs []plot.Run
 //	for _, dir := range dirs {
-//		run, err := plot.Read(dir) // progress.csv, and config.yaml if it is there
+//		run, err := plot.Read(dir) // progress.csv, and config.yaml if it exists
 //		...
 //		runs = append(runs, run)
 //	}

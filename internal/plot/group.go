@@ -21,7 +21,7 @@ type group struct {
 	tails []series // of the runs that continue behind it
 }
 
-// label names the group by what differs between groups.
+// label names the group by the settings that differ between groups.
 func (g *group) label(algos, envs bool) string {
 	switch {
 	case g.algo == "" || envs && !algos && g.env != "":
@@ -63,7 +63,7 @@ func groups(runs []Run, cfg *Config) (all []*group, left int, err error) {
 	return all, left, nil
 }
 
-// values are the points of a run, and how many were left out as they are infinite.
+// values returns the points of a run, and how many were left out as they are infinite.
 func values(r *Run, cfg *Config) (s series, left int, err error) {
 	name := printable.Cut(r.Name, 200)
 	x, y := r.Progress.Column(cfg.xColumn()), r.Progress.Column(cfg.Column)
@@ -153,7 +153,7 @@ func (g *group) fit(cfg *Config) error {
 	return nil
 }
 
-// from is what comes at and behind x, if that is more than a fiftieth of the run: the last rows of runs are never at the same step.
+// from returns what comes at and behind x, if that is more than a fiftieth of the run: the last rows of runs are never at the same step.
 func (s *series) from(x float64) []series {
 	if last := s.x[len(s.x)-1]; last-x <= (last-s.x[0])/50 {
 		return nil
@@ -167,7 +167,7 @@ func (s *series) from(x float64) []series {
 	return []series{tail}
 }
 
-// bounds are the smallest and the largest values that are drawn.
+// bounds returns the smallest and the largest values that are drawn.
 func bounds(all []*group, cfg *Config) (x, y [2]float64) {
 	x, y = [2]float64{0, math.Inf(-1)}, [2]float64{math.Inf(1), math.Inf(-1)}
 	put := func(s series) {
@@ -204,7 +204,7 @@ func bounds(all []*group, cfg *Config) (x, y [2]float64) {
 	return x, y
 }
 
-// title is what all runs have in common.
+// title returns the settings that all runs have in common.
 func title(all []*group, cfg *Config) string {
 	if cfg.Title != "" {
 		return cfg.Title
@@ -230,12 +230,14 @@ func differ(all []*group) (algos, envs bool) {
 	return algos, envs
 }
 
-// describe is a column in words.
+// describe returns a column in words.
 func describe(column string) string {
 	words := map[string]string{
-		runfolder.Return: "return of training episodes, mean of the newest 100", runfolder.Eval: "mean return of evaluations",
-		"rollout/ep_len_mean": "length of training episodes, mean of the newest 100", "eval/mean_ep_length": "mean length of episodes in evaluations",
-		"time/fps": "env steps a second",
+		runfolder.Return:      "return of training episodes, mean of the newest 100",
+		runfolder.Eval:        "mean return of evaluations",
+		"rollout/ep_len_mean": "length of training episodes, mean of the newest 100",
+		"eval/mean_ep_length": "mean length of episodes in evaluations",
+		"time/fps":            "env steps a second",
 	}
 	return cmp.Or(words[column], column)
 }

@@ -24,7 +24,7 @@ const (
 	runsSize    = 7.5
 )
 
-// labels are those of all curves; their places are set by direct.
+// labels returns those of all curves; their places are set by direct.
 func (p *picture) labels() (all []label) {
 	algos, envs := differ(p.all)
 	for i, g := range p.all {
@@ -37,7 +37,7 @@ func (p *picture) labels() (all []label) {
 	return all
 }
 
-// labelWidth is the room to the right of the data.
+// labelWidth returns the room to the right of the data.
 func (p *picture) labelWidth(all []label) (w float64) {
 	for _, l := range all {
 		w = max(w, p.width(p.bold, nameSize, l.name), p.width(p.regular, runsSize, l.runs))

@@ -127,7 +127,7 @@ func TestColoursKeepTheirOrderInGrey(t *testing.T) {
 	}
 }
 
-// made is a run whose return rises to top in about half env steps.
+// made returns a run whose return rises to top in about half env steps.
 func made(algo, env string, seed uint64, envSteps int, half, top float64) Run {
 	random := rand.New(rand.NewPCG(seed, uint64(half)))
 	var b strings.Builder
@@ -164,7 +164,7 @@ func several(algos int) (all []Run) {
 	return all
 }
 
-// pictures are what the tests draw, by name.
+// pictures returns what the tests draw, by name.
 func pictures() map[string]func(w io.Writer, f Format) error {
 	draw := func(runs []Run, cfg Config) func(io.Writer, Format) error {
 		cfg.Resamples = 200

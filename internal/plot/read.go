@@ -9,7 +9,7 @@ import (
 	"github.com/ditask/ditask/internal/runfolder"
 )
 
-// Run is what is drawn of one run.
+// Run is the data of one run that is drawn.
 type Run struct {
 	Name      string // its folder
 	Algo, Env string // by which runs are grouped
@@ -17,7 +17,7 @@ type Run struct {
 	Progress  *runfolder.Table
 }
 
-// Read reads the folder of a run: progress.csv, and of config.yaml, if it is there, the keys algo, env and seed. Without an
+// Read reads the folder of a run: progress.csv, and the keys algo, env and seed of config.yaml, if it exists. Without an
 // algorithm and an environment the name of the folder around it, which is that of the program, is the algorithm.
 func Read(dir string) (Run, error) {
 	table, err := runfolder.ReadTable(filepath.Join(dir, runfolder.Progress))

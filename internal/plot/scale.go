@@ -18,7 +18,7 @@ func ticks(lo, hi float64, count int) (all []tick) {
 	return stepped(lo, hi, niceStep((hi-lo)/float64(count)), short)
 }
 
-// roundUp is the next tick behind hi, if that is so close that an axis had better end there.
+// roundUp returns the next tick behind hi, if that is so close that an axis had better end there.
 func roundUp(hi float64, count int) float64 {
 	step := niceStep(hi / float64(count))
 	if next := math.Ceil(hi/step-1e-9) * step; next <= hi*1.03 {

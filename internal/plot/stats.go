@@ -23,7 +23,7 @@ func (s *series) at(x float64) float64 {
 	return s.y[i-1] + share*(s.y[i]-s.y[i-1])
 }
 
-// iqm is the interquartile mean of scores, which it sorts: without the lowest and the highest quarter, rounded down.
+// iqm returns the interquartile mean of scores, which it sorts: without the lowest and the highest quarter, rounded down.
 func iqm(scores []float64) float64 {
 	slices.Sort(scores)
 	cut := len(scores) / 4
@@ -88,7 +88,7 @@ func bootstrap(strata [][][]float64, resamples int, seed uint64) (e estimate) {
 	return e
 }
 
-// smooth is the mean over a window around each value, which is smaller at both ends.
+// smooth returns the mean over a window around each value, which is smaller at both ends.
 func smooth(values []float64, window int) []float64 {
 	out := make([]float64, len(values))
 	for i := range values {

@@ -1,5 +1,5 @@
-// Package printable makes text from outside safe to print: what an unauthenticated client, a peer, a
-// server, another program or a file has said.
+// Package printable makes text from outside safe to print: text of an unauthenticated client, a peer, a
+// server, another program or a file.
 //
 //	no.Reason = printable.Cut(no.Reason, maxReason) // where it comes in
 //	out := printable.Writer(os.Stderr)              // where it goes out
@@ -34,7 +34,7 @@ const (
 	MaxError = 1 << 10
 )
 
-// ellipsis ends what was cut.
+// ellipsis ends a cut text.
 const ellipsis = "..."
 
 // indent begins the lines of a Block but the first.
@@ -201,7 +201,7 @@ func all(s, besides string) bool {
 	return true
 }
 
-// next is the length of the first character of s, which is not empty.
+// next returns the length of the first character of s, which is not empty.
 func next(s string) int {
 	_, n := utf8.DecodeRuneInString(s)
 	return n

@@ -6,8 +6,8 @@
 //	s.Kill()
 //	s.Restart()          // at the same address, empty
 //
-// A server listens on a free port of the loopback, saves nothing, and is gone with
-// the test, or with the test's process however that ends.
+// A server listens on a free port of the loopback, saves nothing, and ends with the
+// test, or with the test's process.
 package redistest
 
 import (
@@ -27,10 +27,10 @@ import (
 	"github.com/ditask/ditask/internal/freeport"
 )
 
-// Binary is what the package redis-server of Debian installs.
+// Binary is the program that Debian's package redis-server installs.
 const Binary = "redis-server"
 
-// Servers are the installed server programs: redis-server, and, except for short tests,
+// Servers returns the installed server programs: redis-server, and, except for short tests,
 // valkey-server if there is one. Without the first the test is skipped, or fails on
 // CI.
 func Servers(t testing.TB) []string {
@@ -153,10 +153,10 @@ func (s *Server) Restart() {
 	}
 }
 
-// Addr is the server's host and port.
+// Addr returns the server's host and port.
 func (s *Server) Addr() string { return s.addr }
 
-// URL is what connects to the server, without user and password.
+// URL returns the URL of the server, without user and password.
 func (s *Server) URL() string {
 	if s.tls {
 		return "rediss://" + s.addr
@@ -164,7 +164,7 @@ func (s *Server) URL() string {
 	return "redis://" + s.addr
 }
 
-// Admin is a client of the server, without TLS, closed at the end of the test.
+// Admin returns a client of the server, without TLS, closed at the end of the test.
 func (s *Server) Admin(t testing.TB) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: s.addr, Protocol: 2, DisableIdentity: true})

@@ -65,7 +65,7 @@ func compare(old, fresh records, stdout io.Writer) error {
 	return err
 }
 
-// outcome is what a run has reached.
+// outcome describes the result of a run.
 func outcome(r *record) string {
 	if r.EnvSteps == 0 {
 		return number(r.Return) + " without the threshold"

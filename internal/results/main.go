@@ -1,5 +1,5 @@
-// Results trains with the presets of package train, and writes docs/results.md: what was reached, beside what others
-// have published for the same settings.
+// Results trains with the presets of package train, and writes docs/results.md: the results beside those that
+// others have published for the same settings.
 //
 //	go run ./internal/results                            every preset with seeds 1 to 5, as many at once as processors
 //	go run ./internal/results ppo/CartPole dqn           those whose names begin so; the other rows of the page stay
@@ -16,7 +16,7 @@
 // A run is its own process, whose folder is .reproduce/ALGORITHM/ENVIRONMENT/SOURCE/seed-N once it has ended. A
 // program that is killed or interrupted continues with the runs that are missing when it is started again. Runs of another
 // build of the program, or with other settings, are made again; -reuse keeps those of another build. docs/results/results.json
-// has what each run has reached, one line a run; docs/results.md is made of it, the presets, and results.md.tmpl
+// has the result of each run, one line a run; docs/results.md is made of it, the presets, and results.md.tmpl
 // beside this file, which has the text. docs/results has a picture for each environment.
 //
 // # Concurrency and errors
@@ -214,7 +214,7 @@ func reproduce(ctx context.Context, all, chosen []train.Preset, o options, stdou
 	return err
 }
 
-// dateOf is the date of the runs: that of a flag, or else that of the commit that the program was built from.
+// dateOf returns the date of the runs: that of a flag, or else that of the commit that the program was built from.
 func dateOf(flag, commit string) string {
 	day, _, _ := strings.Cut(commit, "T")
 	return cmp.Or(flag, day)

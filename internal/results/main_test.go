@@ -45,7 +45,8 @@ func TestMain(m *testing.M) {
 const (
 	walk = "- {name: qlearning/CliffWalking-v1/tiny, settings: a test, greedy: true, threshold: -13, " +
 		"set: {steps: 3000, learning_rate: 0.5, time_limit: 300}}\n"
-	cart = "- {name: ppo/CartPole-v1/tiny, settings: a test, published: {mean: 20, deviation: 5, runs: 3}, threshold: 25, set: {steps: 6000}}\n"
+	cart = "- {name: ppo/CartPole-v1/tiny, settings: a test, published: {mean: 20, deviation: 5, runs: 3}, threshold: 25, " +
+		"set: {steps: 6000}}\n"
 	long = "- {name: a2c/CartPole-v1/tiny, settings: a test, threshold: 500, set: {steps: 100M}}\n"
 )
 
@@ -120,7 +121,8 @@ func TestReproduce(t *testing.T) {
 		"results.md is written")
 	page := p.read("docs/results.md")
 	want(t, page, "2026-04-30, ditask", ": 4 runs\n", "## CartPole-v1\n", "![Learning curves on CartPole-v1](results/CartPole-v1.svg)",
-		"| `qlearning/CliffWalking-v1/tiny` | a test | – | -13.0 ± 0 | -13.0, -13.0 | -13: –, – (–) |", "nothing published; 2 of 2 seeds reach the threshold |",
+		"| `qlearning/CliffWalking-v1/tiny` | a test | – | -13.0 ± 0 | -13.0, -13.0 | -13: –, – (–) |",
+		"nothing published; 2 of 2 seeds reach the threshold |",
 		"| `ppo/CartPole-v1/tiny` | a test | 20 ± 5 over 3 seeds |", "| above by 10.1 |")
 	for _, name := range []string{"CartPole-v1", "CliffWalking-v1"} {
 		want(t, p.read("docs/results/"+name+".svg"), "</svg>")
@@ -191,7 +193,7 @@ func TestGoesOnAfterItsEnd(t *testing.T) {
 			p := newPlace(t, walk+long)
 			stdout, stderr := p.end(signal)
 			if signal != os.Kill {
-				want(t, stderr, "interrupted: 2 of 4 runs are kept in .reproduce: the same command goes on with the others")
+				want(t, stderr, "interrupted: 2 of 4 runs are kept in .reproduce: the same command continues with the others")
 			}
 			if strings.Contains(stdout, "failed") {
 				t.Errorf("a run counts as failed:\n%s", stdout)

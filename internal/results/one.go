@@ -33,7 +33,7 @@ func (n lone) Dir() string        { return n.dir }
 func (lone) Resume() bool         { return false }
 func (lone) MustResume() bool     { return false }
 
-// config is that of a preset, with further settings.
+// config returns that of a preset, with further settings.
 func config(p *train.Preset, settings ...string) (*train.Config, error) {
 	c, err := train.New(train.Algorithms(), p.Algorithm())
 	if err == nil {
@@ -48,7 +48,7 @@ func config(p *train.Preset, settings ...string) (*train.Config, error) {
 	return c, err
 }
 
-// full is the config of a run of all env steps.
+// full returns the config of a run of all env steps.
 func full(p *train.Preset, seed uint64) (*train.Config, error) {
 	settings := []string{fmt.Sprint("seed=", seed), "eval_every=0", "tensorboard=false", "checkpoint_data=false"}
 	if p.Greedy {

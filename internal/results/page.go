@@ -15,19 +15,19 @@ import (
 	"github.com/ditask/ditask/train"
 )
 
-// pageText is the page with its text, and with gaps for what the runs have reached.
+// pageText is the template of the page.
 //
 //go:embed results.md.tmpl
 var pageText string
 
 func pagePath(docs string) string { return filepath.Join(docs, "results.md") }
 
-// picture is the file with the curves of an environment.
+// picture returns the file with the curves of an environment.
 func picture(docs, env string) string { return filepath.Join(docs, "results", env+".svg") }
 
-// page is what the gaps of the page are filled with.
+// page is the data of the template.
 type page struct {
-	Builds       []string // what the runs were made with, and how many
+	Builds       []string // the builds of the runs, with the number of runs
 	Environments []environment
 	Missing      []string // presets without runs
 	Changed      []string // presets whose settings are others than those of the runs
@@ -89,7 +89,7 @@ func renderPage(docs string, presets []train.Preset, all records) ([]byte, error
 	return b.Bytes(), err
 }
 
-// builds are what runs were made with, in the order of the runs. Those of all but the most runs name their presets.
+// builds returns the builds of runs, in the order of the runs. Those of all but the most runs name their presets.
 func builds(all records) (texts []string) {
 	count, presets := map[build]int{}, map[build][]string{}
 	var order []build

@@ -70,8 +70,9 @@ func TestRow(t *testing.T) {
 		Name: "x/y/z", Settings: "a | b", Threshold: -100.5, Published: train.Published{Mean: -195, Deviation: 8.5, Runs: 3},
 		Gate: train.Gate{By: "RLlib for IMPALA", Mean: 450, EnvSteps: 2_000_000},
 	}
-	const want = "| `x/y/z` | a \\| b | -195 ± 8.5 over 3 seeds; RLlib's gate for IMPALA: 450 within 2,000,000 | 300.8 ± 222.6 | 500.0, 412.2, -9.88 | " +
-		"-100.5: –, 1,234,567, 999 (1,234,567) | 0.3, 1.3, 2.3 | above by 495.8; gate passed by 0 of 3 seeds |\n"
+	const want = "| `x/y/z` | a \\| b | -195 ± 8.5 over 3 seeds; RLlib's gate for IMPALA: 450 within 2,000,000 | " +
+		"300.8 ± 222.6 | 500.0, 412.2, -9.88 | -100.5: –, 1,234,567, 999 (1,234,567) | 0.3, 1.3, 2.3 | " +
+		"above by 495.8; gate passed by 0 of 3 seeds |\n"
 	if got := rowOf(&p, runs).String(); got != want {
 		t.Errorf("%s, want\n%s", got, want)
 	}
@@ -123,7 +124,8 @@ func TestPageIsOfItsRuns(t *testing.T) {
 func TestSettingsAreThoseThatCount(t *testing.T) {
 	read := func(text string) string {
 		t.Helper()
-		all, err := train.ReadPresets("presets.yaml", strings.NewReader("- name: ppo/CartPole-v1/x\n  settings: ours\n  threshold: 475\n  set: {steps: 1000, "+text+"}\n"))
+		presets := "- name: ppo/CartPole-v1/x\n  settings: ours\n  threshold: 475\n  set: {steps: 1000, " + text + "}\n"
+		all, err := train.ReadPresets("presets.yaml", strings.NewReader(presets))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +171,9 @@ func TestLongRunsComeFirst(t *testing.T) {
 	p.ended(todo[0], began.Add(5500*time.Second)) // 10 CPU seconds, of which each took ten
 	todo[2].err = os.ErrClosed
 	p.ended(todo[2], began.Add(5500*time.Second))
-	const want = "1 of 4: long, seed 1: 500.0, 50.0 CPU s, about 15 s left\n2 of 4: unknown, seed 1: -9.5, 500.0 CPU s, about 2 min left\n3 of 4: middle, seed 1: failed, about 20 s left\n"
+	const want = "1 of 4: long, seed 1: 500.0, 50.0 CPU s, about 15 s left\n" +
+		"2 of 4: unknown, seed 1: -9.5, 500.0 CPU s, about 2 min left\n" +
+		"3 of 4: middle, seed 1: failed, about 20 s left\n"
 	if out.String() != want {
 		t.Errorf("%swant\n%s", out.String(), want)
 	}

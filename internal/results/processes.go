@@ -71,10 +71,10 @@ func resultOf(cmd *exec.Cmd) (r record, err error) {
 	return r, fmt.Errorf("no result was printed\n%s", tail(out))
 }
 
-// tail is the end of an output, for an error.
+// tail returns the end of an output, for an error.
 func tail(out []byte) []byte { return out[max(0, len(out)-4000):] }
 
-// play is what the processes of a job do, until 100 greedy episodes reach the threshold.
+// play runs in each process of a job, until 100 greedy episodes reach the threshold.
 func play(ctx context.Context, node *parallel.Node) error {
 	p, err := train.FindPreset(os.Args[1])
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/train"
 )
 
-// row is what the page says about a preset.
+// row is the line of a preset on the page.
 type row struct {
 	Preset, Settings string
 	Published        string
@@ -49,7 +49,7 @@ func rowOf(p *train.Preset, all records) row {
 	return r
 }
 
-// statistics are the mean of the returns, and their standard deviation over all seeds.
+// statistics returns the mean of the returns, and their standard deviation over all seeds.
 func statistics(all records) (mean, deviation float64) {
 	n := float64(len(all))
 	for _, r := range all {
@@ -61,7 +61,7 @@ func statistics(all records) (mean, deviation float64) {
 	return mean, math.Sqrt(deviation)
 }
 
-// median is that of the env steps until the threshold, where a seed that has not reached it counts as more than any other.
+// median returns that of the env steps until the threshold, where a seed that has not reached it counts as more than any other.
 func median(all records) string {
 	var steps []int
 	for _, r := range all {
@@ -78,7 +78,7 @@ func median(all records) string {
 	return thousands(low + (high-low)/2)
 }
 
-// verdict compares what was reached with what is published. A mean over several published runs is met within their
+// verdict compares the results with the published ones. A mean over several published runs is met within their
 // deviation. One published run has none: it is met by a mean that is as high.
 func verdict(p *train.Preset, all records) string {
 	var parts []string
@@ -143,7 +143,7 @@ func (all records) reach(want float64) string {
 	return fmt.Sprintf("%d of %d seeds reach", n, len(all))
 }
 
-// stepsOf is the length of a run of a preset.
+// stepsOf returns the length of a run of a preset.
 func stepsOf(p *train.Preset) int {
 	c, err := config(p)
 	if err != nil {
@@ -160,7 +160,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.1f", v)
 }
 
-// thousands is a number with commas.
+// thousands returns a number with commas.
 func thousands(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -183,10 +183,11 @@ func printRows(w io.Writer, presets []train.Preset, all records) error {
 	return nil
 }
 
-const tableHead = "| preset | settings | published | mean ± deviation | each seed | threshold: env steps of each seed until 100 episodes reached it (median) | " +
-	"CPU seconds of a run | verdict |\n|---|---|---|---|---|---|---|---|\n"
+const tableHead = "| preset | settings | published | mean ± deviation | each seed | " +
+	"threshold: env steps of each seed until 100 episodes reached it (median) | CPU seconds of a run | verdict |\n" +
+	"|---|---|---|---|---|---|---|---|\n"
 
-// String is the line of a table.
+// String returns the line of a table.
 func (r row) String() string {
 	return fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s: %s (%s) | %s | %s |\n",
 		r.Preset, strings.NewReplacer("|", `\|`, "\n",

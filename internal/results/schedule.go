@@ -27,7 +27,7 @@ type costs map[string][]float64
 
 func (c costs) add(preset string, seconds float64) { c[preset] = append(c[preset], seconds) }
 
-// of is what a run of a preset is expected to take: as long as the longest before, or as the mean preset if there was none.
+// of returns the expected time of a run of a preset: as long as the longest before, or as the mean preset if there was none.
 func (c costs) of(preset string) float64 {
 	if known := c[preset]; len(known) > 0 {
 		return slices.Max(known)
@@ -39,7 +39,7 @@ func (c costs) of(preset string) float64 {
 	return total
 }
 
-// jobs are the runs of presets, those that have ended with their records.
+// jobs returns the runs of presets, those that have ended with their records.
 func (s *store) jobs(presets []train.Preset) (all []*job, err error) {
 	for i := range presets {
 		for seed := uint64(1); seed <= s.seeds; seed++ {
@@ -56,8 +56,8 @@ func (s *store) jobs(presets []train.Preset) (all []*job, err error) {
 	return all, nil
 }
 
-// order sorts jobs so that those that take longest come first, and no processor waits at the end. What nothing is known of
-// comes before all.
+// order sorts jobs so that the longest come first, and no processor waits at the end. Jobs of unknown length come before
+// all others.
 func order(todo []*job, known costs) {
 	slices.SortStableFunc(todo, func(a, b *job) int {
 		x, y := len(known[a.preset.Name]) > 0, len(known[b.preset.Name]) > 0
@@ -104,7 +104,7 @@ func (s *store) trainAll(ctx context.Context, presets []train.Preset, old record
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		faults = append(faults, fmt.Errorf("interrupted: %d of %d runs are kept in %s: the same command goes on with the others",
+		faults = append(faults, fmt.Errorf("interrupted: %d of %d runs are kept in %s: the same command continues with the others",
 			len(out), len(all), s.runs))
 	} else if missing > 0 {
 		faults = append(faults, fmt.Errorf("%d of %d runs have failed, and nothing was written but those in %s", missing, len(all), s.runs))
@@ -174,7 +174,7 @@ func (p *progress) ended(j *job, now time.Time) {
 	fmt.Fprintln(p.out, line)
 }
 
-// remaining is the time that the other runs take if the processors give them as much time as those before.
+// remaining returns the time that the other runs take if the processors give them as much time as those before.
 func (p *progress) remaining(now time.Time) string {
 	pace := 1 / float64(p.atOnce) // wall seconds for a CPU second
 	if p.spent > 0 {

@@ -22,7 +22,7 @@ import (
 	"github.com/ditask/ditask/train"
 )
 
-// record is what one run has reached, and what it was made with.
+// record is the result of one run, and its build.
 type record struct {
 	Preset     string  `json:"preset"`
 	Seed       uint64  `json:"seed"`
@@ -33,7 +33,7 @@ type record struct {
 	build
 }
 
-// build is what a run was made with.
+// build identifies the program and the machine of a run.
 type build struct {
 	Program   string `json:"program"` // version
 	Go        string `json:"go"`
@@ -41,7 +41,7 @@ type build struct {
 	Date      string `json:"date"`
 }
 
-// String is a sentence without its full stop.
+// String returns a sentence without its full stop.
 func (b build) String() string {
 	text := b.Program + ", " + b.Go + ", " + b.Processor
 	if b.Date != "" {
@@ -50,8 +50,9 @@ func (b build) String() string {
 	return text
 }
 
-// settingsOf is a sum of what the result of a run depends on besides the program: the algorithm's hyperparameters, the number of environments and
-// the length of the run, and of the other keys those that are set. So a new key changes no sum as long as its default leaves everything as it was.
+// settingsOf returns a checksum of the settings on which the result of a run depends: the algorithm's hyperparameters,
+// the number of environments, the length of the run, and those of the other keys that are set. A new key whose default
+// keeps the former behaviour therefore changes no checksum.
 func settingsOf(p *train.Preset, seed uint64) (string, error) {
 	c, err := full(p, seed)
 	if err != nil {
@@ -93,7 +94,7 @@ const (
 	partial    = ".partial-" // begins the names of folders of runs that have not ended
 )
 
-// openStore finds out which program this is, and removes what runs have left that were killed. The folder is locked.
+// openStore locks the folder, identifies this program, and removes the files of killed runs.
 func openStore(o options) (*store, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -114,7 +115,7 @@ func openStore(o options) (*store, error) {
 	return s, err
 }
 
-// built is what this program was built from, and where it runs.
+// built returns the build of this program.
 func built(date string) build {
 	b := build{Program: "ditask (devel)", Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH, Processor: processor(),
 		Date: date}
@@ -151,7 +152,7 @@ func processor() string {
 	return runtime.GOARCH
 }
 
-// dir is the folder of a run that has ended.
+// dir returns the folder of a run that has ended.
 func (s *store) dir(preset string, seed uint64) string {
 	return filepath.Join(s.runs, filepath.FromSlash(preset), "seed-"+strconv.FormatUint(seed, 10))
 }
@@ -220,7 +221,7 @@ func (s *store) train(ctx context.Context, p *train.Preset, seed uint64, setting
 // clear removes the folder of the runs.
 func (s *store) clear() error { return os.RemoveAll(s.runs) }
 
-// records is what runs have reached, by preset and then by seed.
+// records are the results of runs, by preset and then by seed.
 type records []record
 
 func recordsPath(docs string) string { return filepath.Join(docs, "results", "results.json") }

@@ -6,8 +6,8 @@
 //	algo := config["algo"]
 //
 // A run may still be writing: a row that is cut at the end of a table is left out. Any other fault is an error that names the
-// file, the line and the column. Files larger than MaxTableBytes and MaxConfigBytes are refused. What an error quotes
-// from a file is cut and safe to print. The functions are safe for concurrent use.
+// file, the line and the column. Files larger than MaxTableBytes and MaxConfigBytes are refused. An error quotes a
+// file only in part, and is safe to print. The functions are safe for concurrent use.
 package runfolder
 
 import (
@@ -55,7 +55,7 @@ type Table struct {
 	values  [][]float64 // of each column; NaN: the cell is empty
 }
 
-// Rows is the number of rows.
+// Rows returns the number of rows.
 func (t *Table) Rows() int {
 	if len(t.values) == 0 {
 		return 0
@@ -110,7 +110,7 @@ func ParseTable(text []byte) (*Table, error) {
 	t := &Table{Columns: slices.Clone(header), values: make([][]float64, len(header))}
 	for i, name := range t.Columns {
 		if slices.Contains(t.Columns[:i], name) {
-			return nil, fmt.Errorf("1: column %d: the name %s is there twice", i+1, quoted(name))
+			return nil, fmt.Errorf("1: column %d: the name %s occurs twice", i+1, quoted(name))
 		}
 	}
 	for {
@@ -147,7 +147,7 @@ func (t *Table) add(r *csv.Reader, row []string) error {
 	return nil
 }
 
-// csvError is an error of package csv, line first.
+// csvError returns an error of package csv, line first.
 func csvError(err error) error {
 	if e, ok := errors.AsType[*csv.ParseError](err); ok {
 		return fmt.Errorf("%d: character %d: %w", e.Line, e.Column, e.Err)
@@ -186,7 +186,7 @@ func flatten(out map[string]string, prefix string, all yaml.MapSlice) error {
 	for _, item := range all {
 		key := prefix + fmt.Sprint(item.Key)
 		if _, twice := out[key]; twice {
-			return fmt.Errorf("key %s is there twice", quoted(key))
+			return fmt.Errorf("key %s occurs twice", quoted(key))
 		}
 		switch v := item.Value.(type) {
 		case yaml.MapSlice:

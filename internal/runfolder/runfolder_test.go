@@ -31,7 +31,7 @@ func TestFaultsOfATableNameTheirPlace(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                         ":1: the table has no header",
 		"a,b":                      ":1: the table has no header", // not whole yet
-		"a,b,a\n":                  `:1: column 3: the name "a" is there twice`,
+		"a,b,a\n":                  `:1: column 3: the name "a" occurs twice`,
 		"a,b\n1,2\n3\n":            ":3: column 2: the row has 1 columns, the header 2",
 		"a,b\n1,2,3\n":             ":2: column 3: the row has 3 columns, the header 2",
 		"a,train/loss\n1,2\n3,x\n": `:3: column 2 (train/loss): "x" is no number`,
@@ -55,7 +55,7 @@ func TestConfigIsFlat(t *testing.T) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	for text, want := range map[string]string{"a: 1\na: 2\n": `key "a" is there twice`, "a: [\n": "line", "just text\n": "line 1"} {
+	for text, want := range map[string]string{"a: 1\na: 2\n": `key "a" occurs twice`, "a: [\n": "line", "just text\n": "line 1"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/ditask/ditask/parallel/rundir"
 )
 
-// State is what a run is doing.
+// State is the state of a run.
 type State string
 
 // The states.
@@ -44,7 +44,7 @@ type Run struct {
 	Last     *float64          `json:"last_eval,omitempty"`
 	Seconds  *float64          `json:"wall_seconds,omitempty"` // wall time, without interruptions
 	Started  *time.Time        `json:"started,omitempty"`
-	Faults   []string          `json:"faults,omitempty"` // what cannot be read
+	Faults   []string          `json:"faults,omitempty"` // errors of unreadable files
 	Config   map[string]string `json:"-"`                // for Compare
 }
 
@@ -120,7 +120,7 @@ func read(dir, name string) Run {
 	return r
 }
 
-// measure takes over what a table says.
+// measure sets the fields that follow from a table.
 func (r *Run) measure(t *runfolder.Table) {
 	last := func(column string) *float64 {
 		if v, ok := t.Last(column); ok && !math.IsInf(v, 0) {
@@ -148,7 +148,7 @@ func (r *Run) measure(t *runfolder.Table) {
 	}
 }
 
-// state finds out what the run is doing.
+// state determines the state of the run.
 func (r *Run) state(dir string) error {
 	held, err := rundir.Held(dir)
 	var end struct{ Outcome, Reason string }
@@ -196,7 +196,7 @@ func Select(all []Run, f Filter) []Run {
 	})
 }
 
-// Key is what runs are sorted by.
+// Key is an order of runs.
 type Key string
 
 // The keys: by name, the newest first, the best first, the most env steps first.

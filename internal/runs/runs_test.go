@@ -34,7 +34,7 @@ const (
 	success = `{"outcome":"success","reason":"max steps"}`
 )
 
-// world is a folder with runs of all kinds.
+// world returns a folder with runs of all kinds.
 func world(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -44,7 +44,8 @@ func world(t *testing.T) string {
 	folder(t, filepath.Join(root, "ppo", "a", "inside"), "run.json", mark) // not a run by itself
 	folder(t, filepath.Join(root, "ppo", "b"), "run.json", strings.Replace(mark, "2026", "2027", 1), "progress.csv",
 		"time/total_timesteps,eval/mean_reward\n5000,12\n",
-		"outcome.json", `{"outcome":"failure","reason":"broken\u001b[31m"}`, "config.yaml", "algo: ppo\nenv: CartPole-v1\nseed: 2\nrate: 1e-3\nclip: 0.1\n")
+		"outcome.json", `{"outcome":"failure","reason":"broken\u001b[31m"}`,
+		"config.yaml", "algo: ppo\nenv: CartPole-v1\nseed: 2\nrate: 1e-3\nclip: 0.1\n")
 	folder(t, filepath.Join(root, "sac", "held"), "config.yaml", "algo: sac\n", "progress.csv", "time/total_timesteps\n")
 	folder(t, filepath.Join(root, "sac", "killed"), "run.json", mark)
 	folder(t, filepath.Join(root, "sac", "bad"), "run.json", "{", "config.yaml", "a: [", "progress.csv", "time/total_timesteps\nx\n",

@@ -110,7 +110,7 @@ func widths(all []Run, shown []column) []int {
 	return wide
 }
 
-// total is the width of a line.
+// total returns the width of a line.
 func total(wide []int) int {
 	sum := 2 * (len(wide) - 1)
 	for _, w := range wide {

@@ -7,5 +7,5 @@ import "io/fs"
 // hasOwners reports whether files have owners.
 const hasOwners = false
 
-// owner knows nobody: files have no owners here.
+// owner returns false: files have no owners on this system.
 func owner(fs.FileInfo) (int, bool) { return 0, false }

@@ -10,7 +10,7 @@ import (
 // hasOwners reports whether files have owners.
 const hasOwners = true
 
-// owner is the user to whom a file belongs.
+// owner returns the user to whom a file belongs.
 func owner(info fs.FileInfo) (int, bool) {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

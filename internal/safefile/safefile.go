@@ -1,8 +1,8 @@
 // Package safefile opens files by name for writing where another user may write to the
 // folder, such as one below /tmp, without being sent to another file by that user.
 //
-//	file, err := safefile.Append("logs/node-0.log", 0o644) // goes on behind what is there
-//	file, err := safefile.Create("traces/node-0-0.trace", 0o600) // is new, whatever was there
+//	file, err := safefile.Append("logs/node-0.log", 0o644) // appends to an existing file
+//	file, err := safefile.Create("traces/node-0-0.trace", 0o600) // replaces any file of that name
 //	err := safefile.MkdirAll("runs/dqn", 0o755)
 //
 // A symbolic link on the way to the file is followed if it belongs to this process's user or
@@ -36,7 +36,7 @@ type LinkError struct {
 	UID    int    // of its owner
 }
 
-// Error names the link and its owner, and says what to do.
+// Error names the link, its owner and a remedy.
 func (e *LinkError) Error() string {
 	if e.Target == "" {
 		return fmt.Sprintf("%s is no regular file and belongs to another user (uid %d): remove it, or choose another folder", e.Path, e.UID)
@@ -52,7 +52,7 @@ func Create(path string, perm fs.FileMode) (*os.File, error) {
 	return again(func() (*os.File, error) { return self().create(path, perm) })
 }
 
-// Append opens a file for writing behind what is in it, and makes it if it is missing.
+// Append opens a file for writing behind its content, and creates it if it is missing.
 func Append(path string, perm fs.FileMode) (*os.File, error) {
 	return again(func() (*os.File, error) { return self().open(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, perm) })
 }
@@ -91,7 +91,7 @@ func MkdirAll(path string, perm fs.FileMode) error { return self().mkdirAll(path
 func Owned(path string) error { return self().owned(path) }
 
 var (
-	errNotRegular = errors.New("it is there and no regular file")
+	errNotRegular = errors.New("it exists and is no regular file")
 	errReplaced   = errors.New("the folder was replaced meanwhile")
 )
 
@@ -181,7 +181,7 @@ func (o opener) resolve(path string) (place, error) {
 	return place{at, folder}, nil
 }
 
-// parts are the names in a path, without those that mean nothing.
+// parts returns the names in a path, without those that mean nothing.
 func parts(path string) []string {
 	split := strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == filepath.Separator })
 	return slices.DeleteFunc(split, func(name string) bool { return name == "." })
@@ -263,7 +263,7 @@ func (o opener) open(path string, flags int, perm fs.FileMode) (*os.File, error)
 }
 
 func (o opener) mkdirAll(path string, perm fs.FileMode) error {
-	// What a link leads to is not made: it may be a file system that is not mounted.
+	// The missing target of a link is not created: it may be a file system that is not mounted.
 	if _, err := o.resolve(path); err != nil {
 		return err
 	}
@@ -271,7 +271,7 @@ func (o opener) mkdirAll(path string, perm fs.FileMode) error {
 		err := os.MkdirAll(path, perm)
 		if tries < maxTries && errors.Is(err, fs.ErrExist) {
 			if info, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
-				continue // it was there, and then not
+				continue // it was removed in the meantime
 			}
 		}
 		return err

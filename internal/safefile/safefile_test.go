@@ -17,7 +17,7 @@ import (
 // otherUser returns an opener to which the files of this process belong to another user.
 func otherUser() opener { return opener{os.Geteuid() + 1, os.Geteuid() + 2, owner} }
 
-// folder is a folder without links on its way.
+// folder returns a folder without links on its way.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -211,7 +211,7 @@ func TestCreateRemovesNoPipe(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Create(path, 0o600); err == nil || !strings.Contains(err.Error(), "open "+path+": it is there and no regular file") {
+	if _, err := Create(path, 0o600); err == nil || !strings.Contains(err.Error(), "open "+path+": it exists and is no regular file") {
 		t.Error(err)
 	}
 	if info, err := os.Lstat(path); err != nil || info.Mode()&fs.ModeNamedPipe == 0 {

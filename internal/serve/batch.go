@@ -148,7 +148,7 @@ func (a *actor) all() {
 	}
 }
 
-// failed is the fault of a job on which the policy cannot act.
+// failed returns the fault of a job on which the policy cannot act.
 func (a *actor) failed(err error) *fault {
 	if _, ok := errors.AsType[*nn.NonFiniteError](err); ok {
 		return invalid("observation", "the policy cannot act on it: %v: are the values far beyond those that it has learned from?", err)

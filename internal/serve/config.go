@@ -49,7 +49,7 @@ type Part struct {
 	Low, High []float32 // bounds of a Box, one for each value; nil: not known. They are shown and not checked.
 }
 
-// values is the number of values that the part has in a request.
+// values returns the number of values that the part has in a request.
 func (p *Part) values() int {
 	n := 1
 	for _, k := range p.Shape {
@@ -61,7 +61,7 @@ func (p *Part) values() int {
 // maxValues bounds the numbers of the observations of one call of the policy, unless it is one observation: 16 MiB.
 const maxValues = 1 << 22
 
-// EnsureDefaults sets what is zero to its default.
+// EnsureDefaults sets zero fields to their defaults.
 func (c *Config) EnsureDefaults() {
 	for _, f := range []struct {
 		field *int
@@ -138,14 +138,14 @@ func (c *Config) checkParts() error {
 			faults = append(faults, fmt.Errorf("parts[%d]: from %d to %d, want from %d to %d", i, p.From, p.To, at, at+width))
 		}
 		if names[p.Name] || p.Name == "" && len(c.Parts) > 1 {
-			faults = append(faults, fmt.Errorf("parts[%d]: the name %q: want one of its own", i, p.Name))
+			faults = append(faults, fmt.Errorf("parts[%d]: the name %q: want a unique name", i, p.Name))
 		}
 		at, names[p.Name] = p.To, true
 	}
 	return errors.Join(faults...)
 }
 
-// dim is the number of values of the policy's observation.
+// dim returns the number of values of the policy's observation.
 func (c *Config) dim() int { return c.Parts[len(c.Parts)-1].To }
 
 // tuple reports whether the parts are those of a Tuple, whose names are their numbers.

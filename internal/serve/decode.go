@@ -87,7 +87,7 @@ func (c *Config) member(s *scanner, r *request, key string) (bool, *fault) {
 	return true, f
 }
 
-// check reports what does not go together.
+// check reports parts of a request that do not fit together.
 func (r *request) check() *fault {
 	switch {
 	case r.rows == 0:
@@ -100,14 +100,14 @@ func (r *request) check() *fault {
 	return nil
 }
 
-// tooMany is the fault of a batch that is too large.
+// tooMany returns the fault of a batch that is too large.
 func (c *Config) tooMany() *fault {
 	return &fault{http.StatusRequestEntityTooLarge, codeTooLarge, "", fmt.Sprintf("a request has at most %d observations: send it in "+
 		"parts, or start the server "+
 		"with a greater --max-batch", c.maxRows())}
 }
 
-// maxRows is the number of observations that a request may have.
+// maxRows returns the number of observations that a request may have.
 func (c *Config) maxRows() int { return max(1, min(c.MaxBatch, maxValues/c.dim())) }
 
 // row reads an observation and appends it.
@@ -168,7 +168,7 @@ func (c *Config) items(s *scanner, row []float32) *fault {
 	return f
 }
 
-// names are those of the parts, for a message.
+// names returns those of the parts, for a message.
 func (c *Config) names() string {
 	var names []string
 	for i := range c.Parts[:min(len(c.Parts), 16)] {

@@ -10,7 +10,7 @@
 //	http.Handle("/", s)                // or as a handler in a server of the program's own
 //
 // It is internal, and not below policies, because it counts with the parts of parallel/metrics, which policies
-// must not reach. What is public is the protocol: see docs/serve.md.
+// must not reach. The protocol is public: see docs/serve.md.
 //
 // # Concurrency
 //

@@ -1,6 +1,6 @@
 package serve
 
-// Waiting is the number of requests that wait for the policy.
+// Waiting returns the number of requests that wait for the policy.
 func (s *Server) Waiting() int {
 	s.actor.mu.Lock()
 	defer s.actor.mu.Unlock()

@@ -15,7 +15,7 @@ type fault struct {
 	message string
 }
 
-// Error is where and what.
+// Error returns the place and the message.
 func (f *fault) Error() string {
 	if f.where == "" {
 		return f.message
@@ -49,7 +49,7 @@ func outcomes() []string {
 	}
 }
 
-// invalid is a fault of what a request says.
+// invalid returns a fault of a request's content.
 func invalid(where, format string, args ...any) *fault {
 	return &fault{http.StatusBadRequest, codeInvalid, where, fmt.Sprintf(format, args...)}
 }
@@ -63,5 +63,5 @@ func (f *fault) within(outer string) *fault {
 	return f
 }
 
-// quoted is a text of the request in a message.
+// quoted returns a text of the request in a message.
 func quoted(text string) string { return fmt.Sprintf("%q", printable.Cut(text, 64)) }

@@ -29,7 +29,8 @@ func TestDecodeDict(t *testing.T) {
 		t.Fatal(err)
 	}
 	var r request
-	f := c.decode([]byte(` {"observations": [ {"gear":-1,"a/\u00fc":[1],"velocity":[[1,2.5],[-3e1,4]],"seats":[1,2]} ] ,"sample":true,"seed":7} `), &r)
+	const body = ` {"observations": [ {"gear":-1,"a/\u00fc":[1],"velocity":[[1,2.5],[-3e1,4]],"seats":[1,2]} ] ,"sample":true,"seed":7} `
+	f := c.decode([]byte(body), &r)
 	if f != nil {
 		t.Fatal(f)
 	}
@@ -52,6 +53,7 @@ func TestDecodeTupleAsAList(t *testing.T) {
 }
 
 func TestDecodeFaults(t *testing.T) {
+	const notFinite = "it is not finite: the policy takes finite numbers only: look where the observation is made"
 	ok := `"velocity":[[1,2],[3,4]],"gear":0,"seats":[0,0],"a/ü":[0]`
 	for body, want := range map[string]string{
 		``:                               `the request ends at byte 0: want an object such as {"observation": ...}`,
@@ -59,34 +61,36 @@ func TestDecodeFaults(t *testing.T) {
 		`{}`:                             `observation: it is missing: give observation, or a list of observations`,
 		`{"observation":{` + ok + `}} x`: `byte 77 begins with "x": want the end of the request after its object`,
 		`{"obs":1}`:                      `unknown key "obs": want observation, observations, session, sessions, reset, sample, seed or extras`,
-		`{"observation":{` + ok + `},"observation":{` + ok + `}}`: `the key "observation" is there twice`,
+		`{"observation":{` + ok + `},"observation":{` + ok + `}}`: `the key "observation" occurs twice`,
 		`{"observation":{` + ok + `},"observations":[]}`:          `observation and observations: give one of them`,
 		`{"observations":[]}`:                                     `observations: it is empty: want at least one observation`,
-		`{"observation":{"gear":0}}`:                              `observation.velocity: this part is missing: the observation has the parts "velocity", "gear", "seats", "a/ü"`,
-		`{"observation":{` + ok + `,"x":1}}`:                      `observation: unknown key "x": want "velocity", "gear", "seats", "a/ü"`,
-		`{"observation":{"gear":3}}`:                              `observation.gear: 3: want a whole number from -1 to 1`,
-		`{"observation":{"gear":0.5}}`:                            `observation.gear: 0.5: want a whole number from -1 to 1`,
-		`{"observation":{"gear":"1"}}`:                            `observation.gear: it is a text: want a number`,
-		`{"observation":{"gear":true}}`:                           `observation.gear: it is true: want a number`,
-		`{"observation":{"gear":null}}`:                           `observation.gear: it is null: want a number`,
-		`{"observation":{"gear":Infinity}}`:                       `observation.gear: it is not finite: the policy takes finite numbers only: look where the observation is made`,
-		`{"observation":{"gear":-Infinity}}`:                      `observation.gear: it is not finite: the policy takes finite numbers only: look where the observation is made`,
-		`{"observation":{"gear":01}}`:                             `observation.gear: "01}" is no number of JSON`,
-		`{"observation":{"gear":1.}}`:                             `observation.gear: "1.}" is no number of JSON`,
-		`{"observation":{"velocity":[[1e39]]}}`:                   `observation.velocity[0][0]: "1e39" is greater than a float32 can be, 3.4e38`,
-		`{"observation":{"velocity":[[1,NaN]]}}`:                  `observation.velocity[0][1]: it is not finite: the policy takes finite numbers only: look where the observation is made`,
-		`{"observation":{"velocity":[1,2,3,4]}}`:                  `observation.velocity[0]: it is a number: want a list of 2`,
-		`{"observation":{"velocity":[[1,2]]}}`:                    `observation.velocity: a list of 1, want 2: the shape is [2 2]`,
-		`{"observation":{"velocity":[[1,2,3]]}}`:                  `observation.velocity[0][2]: this list has more than the 2 values of its shape [2 2]`,
-		`{"observation":{"velocity":[[1,[[[[`:                     `observation.velocity[0][1]: it is a list: want a number`,
-		`{"observation":{"a/ü":[2]}}`:                             `observation.a/ü[0]: 2: want 0 or 1`,
-		`{"observation":{` + ok + `},"seed":1}`:                   `seed: it has no effect without "sample": true: give both, or leave it out`,
-		`{"observation":{` + ok + `},"seed":-1}`:                  `seed: "-1": want a whole number from 0 on`,
-		`{"observation":{` + ok + `},"sample":1}`:                 `sample: it is a number: want true or false`,
-		`{"observation":{` + ok + `},"sessions":["a","b"]}`:       `sessions: 2 sessions of 1 observations: want one for each`,
-		`{"observation":{` + ok + `},"session":""}`:               `session: a name of 0 bytes: want 1 to 128`,
-		`{"session":"a","sessions":["b"]}`:                        `session and sessions: give one of them`,
-		`{"observation":{` + ok + `},"session":"\q"}`:             `session: "\"\\q\"" is no text of JSON`,
+		`{"observation":{"gear":0}}`: `observation.velocity: this part is missing: ` +
+			`the observation has the parts "velocity", "gear", "seats", "a/ü"`,
+		`{"observation":{` + ok + `,"x":1}}`:     `observation: unknown key "x": want "velocity", "gear", "seats", "a/ü"`,
+		`{"observation":{"gear":3}}`:             `observation.gear: 3: want a whole number from -1 to 1`,
+		`{"observation":{"gear":0.5}}`:           `observation.gear: 0.5: want a whole number from -1 to 1`,
+		`{"observation":{"gear":"1"}}`:           `observation.gear: it is a text: want a number`,
+		`{"observation":{"gear":true}}`:          `observation.gear: it is true: want a number`,
+		`{"observation":{"gear":null}}`:          `observation.gear: it is null: want a number`,
+		`{"observation":{"gear":Infinity}}`:      `observation.gear: ` + notFinite,
+		`{"observation":{"gear":-Infinity}}`:     `observation.gear: ` + notFinite,
+		`{"observation":{"gear":01}}`:            `observation.gear: "01}" is no number of JSON`,
+		`{"observation":{"gear":1.}}`:            `observation.gear: "1.}" is no number of JSON`,
+		`{"observation":{"velocity":[[1e39]]}}`:  `observation.velocity[0][0]: "1e39" is greater than a float32 can be, 3.4e38`,
+		`{"observation":{"velocity":[[1,NaN]]}}`: `observation.velocity[0][1]: ` + notFinite,
+		`{"observation":{"velocity":[1,2,3,4]}}`: `observation.velocity[0]: it is a number: want a list of 2`,
+		`{"observation":{"velocity":[[1,2]]}}`:   `observation.velocity: a list of 1, want 2: the shape is [2 2]`,
+		`{"observation":{"velocity":[[1,2,3]]}}`: `` +
+			`observation.velocity[0][2]: this list has more than the 2 values of its shape [2 2]`,
+		`{"observation":{"velocity":[[1,[[[[`:               `observation.velocity[0][1]: it is a list: want a number`,
+		`{"observation":{"a/ü":[2]}}`:                       `observation.a/ü[0]: 2: want 0 or 1`,
+		`{"observation":{` + ok + `},"seed":1}`:             `seed: it has no effect without "sample": true: give both, or leave it out`,
+		`{"observation":{` + ok + `},"seed":-1}`:            `seed: "-1": want a whole number from 0 on`,
+		`{"observation":{` + ok + `},"sample":1}`:           `sample: it is a number: want true or false`,
+		`{"observation":{` + ok + `},"sessions":["a","b"]}`: `sessions: 2 sessions of 1 observations: want one for each`,
+		`{"observation":{` + ok + `},"session":""}`:         `session: a name of 0 bytes: want 1 to 128`,
+		`{"session":"a","sessions":["b"]}`:                  `session and sessions: give one of them`,
+		`{"observation":{` + ok + `},"session":"\q"}`:       `session: "\"\\q\"" is no text of JSON`,
 	} {
 		var r request
 		f := dictConfig().decode([]byte(body), &r)
@@ -142,8 +146,8 @@ func FuzzDecode(f *testing.F) {
 		if want.Session != nil {
 			want.Sessions = []string{*want.Session}
 		}
-		if !cmp.Equal(obs, r.obs) || r.rows != len(rows) || r.seed != want.Seed || r.sample != want.Sample || r.reset != want.Reset || r.extras != want.Extras ||
-			len(r.sessions) != len(want.Sessions) {
+		if !cmp.Equal(obs, r.obs) || r.rows != len(rows) || r.seed != want.Seed || r.sample != want.Sample || r.reset != want.Reset ||
+			r.extras != want.Extras || len(r.sessions) != len(want.Sessions) {
 			t.Errorf("%q: %+v, want %+v", body, r, want)
 		}
 	})

@@ -14,13 +14,13 @@ import (
 	"github.com/ditask/ditask/policies/ppo"
 )
 
-// ppoPolicy is a fresh policy for CartPole, with an LSTM of that many units or none.
+// ppoPolicy returns a fresh policy for CartPole, with an LSTM of that many units or none.
 func ppoPolicy(t testing.TB, lstm int) policies.Policy {
 	t.Helper()
 	return ppo.New(ppo.Config{Obs: envs.NewBox(-5, 5, 4), Action: envs.Discrete{N: 2}, Hidden: []int{64, 64}, LSTM: lstm, Seed: 1})
 }
 
-// newServer is a server of a policy of one plain observation.
+// newServer returns a server of a policy of one plain observation.
 func newServer(t testing.TB, cfg serve.Config, p policies.Policy) *serve.Server {
 	t.Helper()
 	spec := p.Spec()

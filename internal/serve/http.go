@@ -91,7 +91,7 @@ func loopbackHost(host string) bool {
 	return host == "" || strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// get answers what only reads.
+// get answers requests that only read.
 func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/v1/policy":
@@ -113,7 +113,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 // local is in the context of requests that came over a unix socket.
 type local struct{}
 
-// authorized reports whether a request has the token. Who can open the unix socket needs none.
+// authorized reports whether a request has the token. A client of the unix socket needs none.
 func (s *Server) authorized(r *http.Request) bool {
 	if s.cfg.Token == "" || r.Context().Value(local{}) != nil {
 		return true
@@ -246,7 +246,7 @@ func (s *Server) write(w http.ResponseWriter, f *fault) {
 	_, _ = w.Write(faultJSON(f)) // the caller has gone
 }
 
-// faultJSON is the body of the answer to a fault.
+// faultJSON returns the body of the answer to a fault.
 func faultJSON(f *fault) []byte {
 	type body struct {
 		Code    string `json:"code"`

@@ -16,7 +16,7 @@ import (
 var ErrInUse = errors.New("another server answers on it")
 
 // ErrNoSocket is in the error of ListenUnix for a path where something else than a socket is.
-var ErrNoSocket = errors.New("it is there, and no socket")
+var ErrNoSocket = errors.New("it exists and is no socket")
 
 // ListenUnix listens on a unix socket that only this user can open, mode 0600. It replaces the socket of a server
 // that is dead, and nothing else. Closing the listener removes the socket.
@@ -53,7 +53,7 @@ func ListenUnix(ctx context.Context, path string) (net.Listener, error) {
 	return &socket{Listener: l, path: path, own: own}, nil
 }
 
-// free reports whether a socket can be at a path: nothing is there, or the socket of a dead server.
+// free reports whether a socket can be made at a path: the path does not exist, or is the socket of a dead server.
 func free(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -84,7 +84,7 @@ type socket struct {
 	once sync.Once
 }
 
-// Close closes the socket and removes it, unless another one is there by now.
+// Close closes the socket and removes its file, unless another socket has replaced it.
 func (s *socket) Close() error {
 	s.once.Do(func() {
 		if info, err := os.Lstat(s.path); err == nil && os.SameFile(info, s.own) {

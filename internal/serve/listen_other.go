@@ -2,5 +2,5 @@
 
 package serve
 
-// refused reports whether nobody listens on a socket.
+// refused reports whether the error means that no process listens on a socket.
 func refused(error) bool { return false }

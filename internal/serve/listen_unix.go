@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// refused reports whether nobody listens on a socket.
+// refused reports whether err means that no process listens on a socket.
 func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

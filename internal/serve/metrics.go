@@ -8,7 +8,7 @@ import (
 	"github.com/ditask/ditask/parallel/metrics"
 )
 
-// The names of the metrics. [Table] says what they mean.
+// The names of the metrics. [Table] describes them.
 const (
 	metricRequests = "ditask_serve_requests_total"
 	metricInFlight = "ditask_serve_in_flight"
@@ -96,7 +96,7 @@ func (s *Server) count(code string) {
 	}
 }
 
-// Metrics are what the server counts, in the form of [Table].
+// Metrics returns the counters of the server, in the form of [Table].
 func (s *Server) Metrics() []metrics.Sample {
 	one := func(name string, v float64, labels ...string) metrics.Sample {
 		return metrics.Sample{Name: name, Labels: labels, Value: v}

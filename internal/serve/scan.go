@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// scanner reads JSON once from front to back. What is read is decided by the schema, so that nothing is nested
-// deeper than that.
+// scanner reads JSON once from front to back. The schema decides which value comes next, so that values nest no deeper
+// than the schema.
 type scanner struct {
 	b []byte
 	i int
 }
 
-// peek is the next byte that is not white space; 0: there is none, or it is one.
+// peek returns the next byte that is not white space; 0: there is none, or it is one.
 func (s *scanner) peek() byte {
 	for s.i < len(s.b) {
 		switch c := s.b[s.i]; c {
@@ -30,7 +30,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// want is the fault of a byte that does not come next in JSON.
+// want returns the fault of a byte that does not come next in JSON.
 func (s *scanner) want(what string) *fault {
 	if s.peek() == 0 {
 		return invalid("", "the request ends at byte %d: want %s", s.i, what)
@@ -38,7 +38,7 @@ func (s *scanner) want(what string) *fault {
 	return invalid("", "byte %d begins with %s: want %s", s.i, quoted(string(s.b[s.i:min(s.i+16, len(s.b))])), what)
 }
 
-// mismatch is the fault of a value of another type.
+// mismatch returns the fault of a value of another type.
 func (s *scanner) mismatch(want string) *fault {
 	var what string
 	switch c := s.peek(); {
@@ -117,7 +117,7 @@ func (s *scanner) object(parts string, member func(key string) (known bool, f *f
 		}
 		s.i++
 		if slices.Contains(keys, key) {
-			return invalid("", "the key %s is there twice", quoted(key))
+			return invalid("", "the key %s occurs twice", quoted(key))
 		}
 		if keys = append(keys, key); len(keys) > maxKeys {
 			return invalid("", "an object has more than %d keys", maxKeys)

@@ -148,7 +148,7 @@ func (s *Server) Run(ctx context.Context, listeners ...net.Listener) (cut int, e
 	defer cancel()
 	if server.Shutdown(end) != nil {
 		cut = int(s.conns.Load())
-		_ = server.Close() // what is left has had its time
+		_ = server.Close() // the grace period is over
 	}
 	serving.Wait()
 	if errors.Is(err, http.ErrServerClosed) {

@@ -41,7 +41,7 @@ type answer struct {
 	Error   struct{ Code, Where, Message string }
 }
 
-// client is a client whose connections end with the test.
+// client returns a client whose connections end with the test.
 func client(t testing.TB) *http.Client {
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
@@ -161,7 +161,8 @@ func TestPagesOfOtherHosts(t *testing.T) {
 		{secret, "/v1/act", "Host: localhost\r\nOrigin: https://elsewhere.example", 401},
 	} {
 		method := map[bool]string{true: "POST", false: "GET"}[c.path == "/v1/act"]
-		status, a := raw(t, c.addr, fmt.Sprintf("%s %s HTTP/1.1\r\n%s\r\nContent-Length: %d\r\n\r\n%s", method, c.path, c.headers, len(fine), fine))
+		request := fmt.Sprintf("%s %s HTTP/1.1\r\n%s\r\nContent-Length: %d\r\n\r\n%s", method, c.path, c.headers, len(fine), fine)
+		status, a := raw(t, c.addr, request)
 		if status != c.status || status == 403 && a.Error.Code != "forbidden" {
 			t.Errorf("%s %q: %d %+v, want %d", c.path, c.headers, status, a, c.status)
 		}
@@ -266,7 +267,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// sample is the value of a metric without labels, or of the one with a label's value.
+// sample returns the value of a metric without labels, or of the one with a label's value.
 func sample(s *serve.Server, name string, label ...string) float64 {
 	for _, m := range s.Metrics() {
 		if m.Name == name && (len(label) == 0 || m.Labels[1] == label[0]) {

@@ -16,7 +16,7 @@ type session struct {
 	used  time.Time
 }
 
-// sessions are those that are there. The one that was used last is in front.
+// sessions holds the open sessions, the most recently used one in front.
 type sessions struct {
 	size int // values of a state; 0: the policy has no memory
 	most int

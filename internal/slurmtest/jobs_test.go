@@ -119,7 +119,7 @@ func (j *job) here(nodes int) {
 	})
 }
 
-// pid is the process of a node that is here.
+// pid returns the process of a node that is here.
 func (j *job) pid(node int) int {
 	j.t.Helper()
 	b, err := os.ReadFile(filepath.Join(j.runs, fmt.Sprintf("here-%d", node)))
@@ -133,7 +133,7 @@ func (j *job) pid(node int) int {
 	return pid
 }
 
-// launcher is the process that has started a node.
+// launcher returns the process that has started a node.
 func (j *job) launcher(node int) int {
 	j.t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", j.pid(node)))
@@ -173,7 +173,7 @@ func (j *job) saved(nodes int) string {
 	return strings.Join(words, " ")
 }
 
-// show is what scontrol says of a job.
+// show returns what scontrol says of a job.
 func (j *job) show(id, field string) string {
 	out, _ := j.Run(j.t, nil, "scontrol", "--oneliner", "show", "job", id)
 	m := regexp.MustCompile(`\b` + field + `=(\S+)`).FindStringSubmatch(out)
@@ -209,7 +209,7 @@ func (j *job) ended(id string) string {
 	return state
 }
 
-// output is what the batch jobs of this test have written.
+// output returns what the batch jobs of this test have written.
 func (j *job) output() string {
 	files, _ := filepath.Glob(filepath.Join(j.runs, "*.out"))
 	var all []string
@@ -345,7 +345,9 @@ func TestL8BatchScriptRunsAlone(t *testing.T) {
 		t.Errorf("the job is %s", state)
 	}
 	greetings(t, j.output(), 2)
-	if want := "this is job " + id + " of Slurm, outside of its 4 tasks, so the nodes run alone on this host: srun ditask ... runs them in the tasks"; !strings.Contains(j.output(), want) {
+	hint := "this is job " + id + " of Slurm, outside of its 4 tasks, so the nodes run alone on this host: " +
+		"srun ditask ... runs them in the tasks"
+	if !strings.Contains(j.output(), hint) {
 		t.Errorf("no hint:\n%s", j.output())
 	}
 }
@@ -461,9 +463,9 @@ func TestL13ScancelSavesAndEnds(t *testing.T) {
 	}
 }
 
-// Who interrupts srun twice within a second has its tasks interrupted. With
-// --quit-on-interrupt once is enough, but then srun kills them at once, and what they
-// save may be cut off.
+// Two interrupts within a second make srun interrupt its tasks. With
+// --quit-on-interrupt one is enough, but then srun also kills the tasks at once, and
+// their files may be cut off.
 func TestL13SrunInterruptedSavesAndEnds(t *testing.T) {
 	j := newJob(t)
 	cmd := j.start(4, "-N 2 -n 4")

@@ -9,9 +9,8 @@
 // The daemons run as the user of the test, without munge and without systemd, on
 // free ports of the loopback; the host names n1, n2 ... resolve nowhere, and Slurm
 // knows their addresses, 127.0.0.11 and following. Every command has a time limit, as
-// srun waits forever for a node that does not come. A cluster is gone when it
-// is closed, with all that runs in it, and also when the test's process ends in any
-// other way.
+// srun waits forever for a node that does not come. Close ends a cluster with
+// all that runs in it, and so does any end of the test's process.
 package slurmtest
 
 import (
@@ -37,7 +36,7 @@ import (
 // Packages are the packages of Debian that have Slurm's programs.
 const Packages = "slurmctld slurmd slurm-client"
 
-// Limit is the time after which a command is told to end.
+// Limit is the time after which a command is interrupted.
 const Limit = 3 * time.Minute
 
 // Config describes a cluster. The zero value works.
@@ -112,7 +111,7 @@ func Open(cfg Config) (*Cluster, error) {
 		cfg.Nodes = 4
 	}
 	var err error
-	for range 3 { // somebody else may be quicker to take a port
+	for range 3 { // another process may be quicker to take a port
 		var c *Cluster
 		if c, err = open(cfg); err == nil {
 			return c, nil
@@ -162,6 +161,7 @@ func (c *Cluster) configure(cfg Config) (string, error) {
 		return "", err
 	}
 	c.ports = give
+	firstJob := 1 + rand.IntN(1_000_000) // the ports of a job follow from its id, and clusters share the machine
 	var b strings.Builder
 	_, _ = fmt.Fprintf(&b, `ClusterName=test
 SlurmctldHost=%s(127.0.0.1)
@@ -188,7 +188,7 @@ KillWait=20
 FirstJobId=%[6]d
 SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
 MailProg=/bin/true
-`, host, port, me.Username, me.Username, c.dir, 1+rand.IntN(1_000_000)) // ports of jobs follow from their ids: another cluster on this machine has others
+`, host, port, me.Username, me.Username, c.dir, firstJob)
 	for _, line := range cfg.Conf {
 		_, _ = fmt.Fprintln(&b, line) // to memory
 	}
@@ -263,7 +263,7 @@ func (c *Cluster) awaitIdle() error {
 	}
 }
 
-// logs are the last lines of the daemons' logs.
+// logs returns the last lines of the daemons' logs.
 func (c *Cluster) logs() string {
 	var b strings.Builder
 	files, _ := filepath.Glob(filepath.Join(c.dir, "*.log"))
@@ -289,7 +289,7 @@ func (c *Cluster) Close() error {
 	return errors.Join(err, c.guard.Wait())
 }
 
-// Environ is an environment for commands of this cluster: base, without what
+// Environ returns an environment for commands of this cluster: base, without what
 // belongs to another one, and with its own folder for the user's configuration.
 func (c *Cluster) Environ(base []string) []string {
 	var out []string
@@ -301,14 +301,14 @@ func (c *Cluster) Environ(base []string) []string {
 	return append(out, "SLURM_CONF="+c.conf, "XDG_CONFIG_HOME="+c.Config())
 }
 
-// Config is a path in the folder of the user's configuration.
+// Config returns a path in the folder of the user's configuration.
 func (c *Cluster) Config(path ...string) string {
 	return filepath.Join(append([]string{c.dir, "config"}, path...)...)
 }
 
-// Command is a command in the environment of the cluster, base being that of this
-// process if it is nil. It is told to end when ctx ends, as a user would with
-// Ctrl-C, and killed later.
+// Command returns a command with the variables of the cluster added to base, or to
+// this process's environment if base is nil. When ctx ends, the command is
+// interrupted, as by Ctrl-C, and killed later.
 func (c *Cluster) Command(ctx context.Context, base []string, name string, args ...string) *exec.Cmd {
 	if base == nil {
 		base = os.Environ()
@@ -356,7 +356,7 @@ func Await(t testing.TB, what func() string, done func() bool) {
 	}
 }
 
-// Hostnames is what "scontrol show hostnames" says of a list; no daemon is needed.
+// Hostnames returns the output of "scontrol show hostnames" for a list; it needs no daemon.
 // It fails for a list that Slurm refuses.
 func Hostnames(t testing.TB, list string) ([]string, error) {
 	t.Helper()

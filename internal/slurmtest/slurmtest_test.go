@@ -29,7 +29,7 @@ func TestClusterComesAndGoes(t *testing.T) {
 	if code != 0 || len(strings.Fields(out)) != 3 || !strings.Contains(out, "2@n2") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
-	// What runs in the cluster goes with it.
+	// Jobs end with the cluster.
 	if out, code := c.Run(t, watch.Environ(), "sbatch", "--output", "/dev/null", "--wrap",
 		"srun sh -c 'touch "+begun+"; exec sleep 1000'"); code != 0 {
 		t.Fatalf("sbatch: %s", out)

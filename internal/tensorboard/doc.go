@@ -13,7 +13,7 @@
 //
 // # Several starts of one run
 //
-// A file that is there is never changed: a run that continues writes a new file, whose name sorts behind
+// An existing file is never changed: a run that continues writes a new file, whose name sorts behind
 // those of the earlier ones. It begins with a session log of status START at [Config.Step], at which a reader
 // drops what it has read of this step and later ones. So steps that are made again are not doubled. A
 // run that begins again removes the files that this package wrote to the folder, by their names, and no other

@@ -70,7 +70,7 @@ func appendDoubles(dst []byte, n protowire.Number, all []float64) []byte {
 	return dst
 }
 
-// event is an Event, whose content is one field.
+// event returns an Event, whose content is one field.
 func event(wall float64, step int64, content []byte) []byte {
 	b := appendDouble(nil, eventWallTime, wall)
 	if step != 0 {
@@ -132,7 +132,7 @@ func newHistogram(values []float32) (h histogram, ok bool) {
 	return h, true
 }
 
-// value is the histogram as a Summary.Value.
+// value returns the histogram as a Summary.Value.
 func (h histogram) value(tag string) []byte {
 	var b []byte
 	for i, v := range []float64{h.min, h.max, h.num, h.sum, h.squares} {
@@ -142,7 +142,7 @@ func (h histogram) value(tag string) []byte {
 	return appendMessage(appendText(nil, valueTag, tag), valueHisto, b)
 }
 
-// Session is what TensorBoard's HPARAMS tab shows of a run.
+// Session is the data of a run for TensorBoard's HPARAMS tab.
 type Session struct {
 	// HParams are the hyperparameters by name: texts, booleans and numbers.
 	HParams map[string]any
@@ -166,7 +166,7 @@ const (
 	typeFloat64 = 3
 )
 
-// values are the Summary.Values of the experiment and of the start of the session.
+// values returns the Summary.Values of the experiment and of the start of the session.
 func (s *Session) values(now float64) ([]byte, error) {
 	var experiment, start []byte
 	experiment = appendDouble(experiment, 3, now)
@@ -200,7 +200,7 @@ func sessionEnd(s Status, now float64) []byte {
 	return appendMessage(nil, summaryValue, hparams("_hparams_/session_end_info", hparamsEnd, end))
 }
 
-// hparams is a Summary.Value of the hparams plugin: its content rests in the metadata, beside a tensor of one zero.
+// hparams returns a Summary.Value of the hparams plugin: its content rests in the metadata, beside a tensor of one zero.
 func hparams(tag string, field protowire.Number, content []byte) []byte {
 	plugin := appendText(nil, pluginName, "hparams")
 	plugin = appendMessage(plugin, pluginContent, appendMessage(nil, field, content))
@@ -212,7 +212,7 @@ func hparams(tag string, field protowire.Number, content []byte) []byte {
 	return appendMessage(v, valueMetadata, appendMessage(nil, metadataPlugin, plugin))
 }
 
-// hparam is a hyperparameter as a google.protobuf.Value, with its data type.
+// hparam returns a hyperparameter as a google.protobuf.Value, with its data type.
 func hparam(v any) (kind uint64, value []byte, err error) {
 	r := reflect.ValueOf(v)
 	switch {

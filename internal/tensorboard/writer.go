@@ -72,7 +72,7 @@ func Create(cfg Config) (*Writer, error) {
 	return w, nil
 }
 
-// open makes the file, whose name sorts behind those that are there.
+// open creates the file, whose name sorts behind those of existing files.
 func (w *Writer) open() error {
 	if err := safefile.MkdirAll(w.cfg.Dir, 0o755); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (w *Writer) open() error {
 	}
 }
 
-// started is the time in the name of an event file, or -1; ours reports that this package wrote it.
+// started returns the time in the name of an event file, or -1; ours reports that this package wrote it.
 func started(name string) (seconds int64, ours bool) {
 	rest, ok := strings.CutPrefix(name, prefix)
 	if !ok {
@@ -121,7 +121,7 @@ func started(name string) (seconds int64, ours bool) {
 	return seconds, strings.HasSuffix(name, suffix)
 }
 
-// Path is the path of the file.
+// Path returns the path of the file.
 func (w *Writer) Path() string { return w.path }
 
 // Scalars writes numbers of one step. A number that is not finite is written as it is.
@@ -152,7 +152,7 @@ func (w *Writer) Histogram(step int64, tag string, values []float32) error {
 	return w.write(event(w.now(), step, summary(appendMessage(nil, summaryValue, h.value(tag)))))
 }
 
-// Start writes what the HPARAMS tab shows of a run: its hyperparameters, and which metrics count.
+// Start writes the data of a run for the HPARAMS tab: its hyperparameters, and which metrics count.
 func (w *Writer) Start(s Session) error {
 	values, err := s.values(w.now())
 	if err != nil {
@@ -176,7 +176,7 @@ func (w *Writer) Close() error {
 	return f.Close()
 }
 
-// now is the time in seconds.
+// now returns the time in seconds.
 func (w *Writer) now() float64 {
 	if w.cfg.Untimed {
 		return 0
@@ -202,7 +202,7 @@ func appendRecord(dst, data []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, checksum(data))
 }
 
-// checksum is the masked CRC-32C of TFRecord: a checksum of data that holds checksums is weak, so it is masked.
+// checksum returns the masked CRC-32C of TFRecord: a checksum of data that holds checksums is weak, so it is masked.
 func checksum(data []byte) uint32 {
 	crc := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)) // the table is made once
 	return (crc>>15 | crc<<17) + 0xa282ead8

@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ditask/ditask/internal/pythontest"
 )
 
-// at is a clock that stands.
+// at returns a clock that stands.
 func at(seconds int64) func() time.Time {
 	return func() time.Time { return time.Unix(seconds, 0) }
 }
@@ -44,7 +46,7 @@ func crc(data []byte) uint32 {
 	return ^c
 }
 
-// bodies are the data of all whole records, whose checksums are checked.
+// bodies returns the data of all whole records, whose checksums are checked.
 func bodies(t *testing.T, data []byte) (all [][]byte) {
 	t.Helper()
 	masked := func(b []byte) uint32 {
@@ -170,10 +172,7 @@ func TestHistogramCountsEachValueOnce(t *testing.T) {
 // python runs the reader, which has the standard library alone, and decodes what it prints.
 func python(t *testing.T, path string, into any) {
 	t.Helper()
-	program, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3: apt-get install python3")
-	}
+	program := pythontest.Program(t)
 	out, err := exec.CommandContext(t.Context(), program, filepath.Join("testdata", "read_events.py"), path).Output()
 	if err != nil {
 		var text []byte

@@ -11,7 +11,7 @@
 // the line and of the screen, and colours. Anything else is a fault of the test. Lines that are longer than the screen is wide
 // wrap, and wrap again when that changes, as most terminals do.
 //
-// A Screen and a Terminal are safe for concurrent use. It is for tests only: what is wrong fails the test.
+// A Screen and a Terminal are safe for concurrent use. It is for tests only: a fault fails the test.
 package terminaltest
 
 import (
@@ -40,12 +40,12 @@ type row struct {
 	wrapped bool
 }
 
-// NewScreen is an empty screen.
+// NewScreen returns an empty screen.
 func NewScreen(columns, lines int) *Screen {
 	return &Screen{columns: columns, lines: lines, rows: make([]row, 1)}
 }
 
-// Write takes what a program writes. It never fails.
+// Write handles the output of a program. It never fails.
 func (s *Screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +182,7 @@ func (s *Screen) Resize(columns, lines int) {
 	s.top = min(s.top, s.y)
 }
 
-// Text is what has been written, also what has left the screen at the top, without spaces at the ends of lines.
+// Text returns the written lines, also those that have left the screen at the top, without spaces at their ends.
 func (s *Screen) Text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +196,7 @@ func (s *Screen) Text() string {
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
-// Faults are what was written that the model does not know.
+// Faults returns output that the model does not know.
 func (s *Screen) Faults() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -76,8 +76,8 @@ func (t *Terminal) Hangup() {
 
 func (t *Terminal) size(columns, lines int) {
 	t.t.Helper()
-	err := unix.IoctlSetWinsize(int(t.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(lines), Col: uint16(columns)}) //nolint:gosec // of a test
-	if err != nil {
+	size := unix.Winsize{Row: uint16(lines), Col: uint16(columns)} //nolint:gosec // of a test
+	if err := unix.IoctlSetWinsize(int(t.master.Fd()), unix.TIOCSWINSZ, &size); err != nil {
 		t.t.Fatal(err)
 	}
 }
@@ -109,7 +109,7 @@ func (t *Terminal) Type(text string) {
 	}
 }
 
-// Settings are those of the terminal that a program can leave in disorder.
+// Settings returns those of the terminal that a program can leave in disorder.
 func (t *Terminal) Settings() []uint32 {
 	t.t.Helper()
 	a, err := unix.IoctlGetTermios(int(t.master.Fd()), unix.TCGETS)

@@ -1,5 +1,5 @@
-// Package traceview shows what parallel/trace has recorded: who sent what to whom
-// when, as text and as a picture.
+// Package traceview shows the records of parallel/trace: the messages between nodes
+// and their times, as text and as a picture.
 //
 //	v, err := traceview.Load(files, traceview.Filter{Event: "rl.*"})
 //	err = v.Text(os.Stdout)
@@ -22,10 +22,10 @@ import (
 	"github.com/ditask/ditask/parallel/trace"
 )
 
-// Filter determines what of a trace to show. The zero value shows everything.
+// Filter selects the records to show. The zero value shows everything.
 type Filter struct {
 	Event        string        // glob of the event's name; empty: all
-	Nodes        []int         // only what one of these sends or receives; nil: all
+	Nodes        []int         // only messages that one of these sends or receives; nil: all
 	Since, Until time.Duration // from the beginning of the trace; Until 0: to the end
 }
 
@@ -75,7 +75,7 @@ type Change struct {
 	trace.Peer
 }
 
-// Files are the trace files that args name: files, and folders of them.
+// Files returns the trace files that args name: files, and folders of them.
 func Files(args []string) ([]string, error) {
 	var files []string
 	for _, a := range args {
@@ -102,7 +102,7 @@ func Files(args []string) ([]string, error) {
 	return files, nil
 }
 
-// sending is what identifies a message. The incarnation is the sender's.
+// sending identifies a message. The incarnation is the sender's.
 type sending struct {
 	from        int
 	incarnation uint64
@@ -134,7 +134,7 @@ func Load(files []string, f Filter) (*View, error) {
 	return v, nil
 }
 
-// loader gathers what is in several files.
+// loader gathers the records of several files.
 type loader struct {
 	v    *View
 	all  []*Message
@@ -212,7 +212,7 @@ func (l *loader) match() {
 	}
 }
 
-// order sorts, and leaves out what is not asked for.
+// order sorts records, and leaves out those that the filter excludes.
 func (v *View) order(f Filter, all []*Message) {
 	shown := func(at time.Time) bool {
 		t := at.Sub(v.Began)

@@ -23,10 +23,10 @@ var update = flag.Bool("update", false, "write the pictures in testdata anew")
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// at is a time of a view, in microseconds.
+// at returns a time of a view, in microseconds.
 func at(us int) time.Time { return began.Add(time.Duration(us) * time.Microsecond) }
 
-// crowded is a view of three nodes with every kind of arrow, label and mark, and more events than colours.
+// crowded returns a view of three nodes with every kind of arrow, label and mark, and more events than colours.
 func crowded() *traceview.View {
 	v := &traceview.View{Job: "a<b>", Began: began, Hidden: 3}
 	send := func(event string, from, to, sent, took int) {

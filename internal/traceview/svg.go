@@ -31,7 +31,8 @@ var colours = []string{"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#e07b00", "#
 func (v *View) SVG(w io.Writer, limit int) error {
 	d := v.layout(limit)
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="11">`+"\n", d.width, d.height, d.width, d.height)
+	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" `+
+		`font-family="system-ui, sans-serif" font-size="11">`+"\n", d.width, d.height)
 	fmt.Fprintf(b, "<title>job %s</title>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n", text(v.Job))
 	d.heads(b)
 	d.times(b)
@@ -205,7 +206,7 @@ func (d *diagram) messages(w io.Writer) {
 	}
 }
 
-// changes marks on a node's lane what it saw of others.
+// changes marks the changes of other nodes on a node's lane.
 func (d *diagram) changes(w io.Writer) {
 	for _, c := range d.v.Changes {
 		y, ok := d.y[c.At.UnixNano()]
@@ -222,7 +223,7 @@ func (d *diagram) changes(w io.Writer) {
 	}
 }
 
-// short is a name that fits beside a lane.
+// short returns a name that fits beside a lane.
 func short(s string) string {
 	const room = 22
 	if r := []rune(s); len(r) > room {
@@ -231,7 +232,7 @@ func short(s string) string {
 	return s
 }
 
-// text escapes what stands between tags.
+// text escapes text between tags.
 func text(s string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(strings.ToValidUTF8(s, "\uFFFD"))) // to memory

@@ -68,7 +68,7 @@ func (v *View) took(m *Message) string {
 	return fmt.Sprintf("%.3f ms", float64(d)/1e6)
 }
 
-// fate is what is known of a message that is in no receiver's file.
+// fate describes a message that is in no receiver's file.
 func (v *View) fate(m *Message) string {
 	fate := "the receiver has no trace"
 	for _, n := range v.Nodes {
@@ -83,7 +83,7 @@ func (v *View) fate(m *Message) string {
 	return fate
 }
 
-// note is what a reader of a file should know.
+// note returns a note about a file for its reader.
 func (n *Node) note() string {
 	switch {
 	case n.Limit:

@@ -1,5 +1,5 @@
-// Package variables reads what a launcher is told by environment variables, and
-// collects all faults in them, each with the variable and its value.
+// Package variables reads the environment variables of a launcher, and collects all
+// faults in them, each with the variable and its value.
 package variables
 
 import (
@@ -18,7 +18,7 @@ type Reader struct {
 // Err joins the faults so far; nil: there is none.
 func (r *Reader) Err() error { return errors.Join(r.faults...) }
 
-// Faults is the number of faults so far.
+// Faults returns the number of faults so far.
 func (r *Reader) Faults() int { return len(r.faults) }
 
 // Faultf records a fault of a variable.
@@ -26,13 +26,13 @@ func (r *Reader) Faultf(name, format string, args ...any) {
 	r.faults = append(r.faults, fmt.Errorf("%s=%q: %s", name, r.Value(name), fmt.Sprintf(format, args...)))
 }
 
-// Value is the value of a variable, empty if it is not set.
+// Value returns the value of a variable, empty if it is not set.
 func (r *Reader) Value(name string) string {
 	value, _ := r.Lookup(name)
 	return value
 }
 
-// Text is the value of a variable that has to be set. The advice says what to do
+// Text returns the value of a variable that has to be set. The advice says what to do
 // where it is not.
 func (r *Reader) Text(name, advice string) string {
 	value, ok := r.Lookup(name)

@@ -24,7 +24,7 @@ import (
 	"github.com/ditask/ditask/k8s/internal/kubetest"
 )
 
-// podOf is the name of the pod of a Job that runs with an index; a Job gives its
+// podOf returns the name of the pod of a Job that runs with an index; a Job gives its
 // pods random letters.
 func (u *user) podOf(job, index string) (name string) {
 	u.Helper()
@@ -32,7 +32,8 @@ func (u *user) podOf(job, index string) (name string) {
 		var seen []string
 		for _, p := range u.Pods() {
 			seen = append(seen, p.Name+" "+string(p.Status.Phase))
-			if p.Labels[batchv1.JobNameLabel] == job && p.Labels[batchv1.JobCompletionIndexAnnotation] == index && p.Status.Phase == corev1.PodRunning {
+			if p.Labels[batchv1.JobNameLabel] == job && p.Labels[batchv1.JobCompletionIndexAnnotation] == index &&
+				p.Status.Phase == corev1.PodRunning {
 				name = p.Name
 				return true, nil
 			}
@@ -42,7 +43,7 @@ func (u *user) podOf(job, index string) (name string) {
 	return name
 }
 
-// secret is a text that ditask, or a command which it prints, has put into a Secret.
+// secret returns a text that ditask, or a command which it prints, has put into a Secret.
 func (u *user) secret(name, key string) string {
 	u.Helper()
 	var secret corev1.Secret
@@ -104,7 +105,8 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	u.says(follow, "dqn-1: one one\n")
 
 	u.expect(u.run("status", "dqn"), 0,
-		"Job dqn in "+u.Namespace+": Running, 2 of 2 pods ready, 0 restarts, ", "RANK  POD", "\n0     "+first+"  -     Running  yes    0         test-node  ", "\n1     "+second)
+		"Job dqn in "+u.Namespace+": Running, 2 of 2 pods ready, 0 restarts, ", "RANK  POD",
+		"\n0     "+first+"  -     Running  yes    0         test-node  ", "\n1     "+second)
 	u.expect(u.run("status"), 0, "NAME  KIND  STATE    READY  RESTARTS  AGE\ndqn   Job   Running  2/2    0         ")
 	u.expect(u.run("scale", "dqn", "4"), 1, "ditask: scale dqn: job/dqn has a fixed number of pods", "--kind dijob")
 	u.expect(u.run("logs", "dqn", "--rank", "1"), 0, "one one")
@@ -143,7 +145,7 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	}
 }
 
-// A DIJob grows, and what the API server refuses is told in its words.
+// A DIJob grows, and a refusal of the API server is printed in its words.
 func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	u := newUser(t)
 	u.operate()
@@ -186,13 +188,13 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 		t.Errorf("%+v", status)
 	}
 
-	// A failure is told with the last line of its log; success ends with code 0.
+	// A failure is printed with the last line of its log; success ends with code 0.
 	u.Must(u.Exit(u.Ctx, u.Namespace, "dqn-collector-0", 7, "goroutine 1\npanic: no luck"))
 	u.UntilState("dqn", "Failed")
 	u.expect(u.run("status", "dqn"), 0, "failed first: dqn-collector-0 (collector, rank 1): exit code 7 (Error): panic: no luck",
 		"\n1     dqn-collector-0  collector  Failed  no     0         test-node  ")
 
-	// Somebody else's Job of the same name is told from it, and stays.
+	// A Job of the same name that ditask did not create is distinguished, and stays.
 	foreign := foreignJob(u.Namespace)
 	u.Must(u.Client.Create(u.Ctx, foreign))
 	u.expect(u.run("status", "dqn"), 2, "ditask: status of dqn: dijob/dqn and job/dqn have this name: give --kind")
@@ -218,7 +220,7 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	u.expect(u.run("delete", "dqn"), 0, "deleted dijob.ditask.dev/dqn\n")
 }
 
-// foreignJob is a Job, dqn, that ditask has not made.
+// foreignJob returns a Job, dqn, that ditask has not made.
 func foreignJob(namespace string) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dqn"},
@@ -234,7 +236,8 @@ func TestJobSet(t *testing.T) {
 	u := newUser(t)
 	args := []string{"--kind", "jobset", "--name", "dqn", "--image", "dqn:1", "--task", "learner:learner:1", "--task", "collector:collector:2"}
 	submit := append([]string{"submit"}, args...)
-	u.expect(u.run(submit...), 1, "ditask: submit dqn: the cluster has no JobSet, which https://jobset.sigs.k8s.io/docs/installation/ installs; --kind job works on every cluster")
+	u.expect(u.run(submit...), 1, "ditask: submit dqn: the cluster has no JobSet, "+
+		"which https://jobset.sigs.k8s.io/docs/installation/ installs; --kind job works on every cluster")
 	if left := u.names("secrets,services"); left != "" {
 		t.Errorf("made for nothing: %s", left)
 	}
@@ -243,7 +246,7 @@ func TestJobSet(t *testing.T) {
 	u.Define(t, crd)
 	u.expect(u.run(append(submit, "--no-follow")...), 0, "dqn\n", "jobset.jobset.x-k8s.io/dqn created", "secret/dqn-token created")
 
-	// What JobSet's controller does.
+	// From here the test acts as JobSet's controller.
 	set := &unstructured.Unstructured{}
 	set.SetAPIVersion("jobset.x-k8s.io/v1alpha2")
 	set.SetKind("JobSet")
@@ -278,7 +281,11 @@ func TestJobSet(t *testing.T) {
 		l.write(p.Name, true)
 	}
 	u.Must(u.Exit(u.Ctx, u.Namespace, last, 4, ""))
-	u.Must(unstructured.SetNestedSlice(set.Object, []any{map[string]any{"type": "Failed", "status": "True", "reason": "FailedJobs", "message": "jobset failed due to one or more job failures", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}}, "status", "conditions"))
+	failed := map[string]any{
+		"type": "Failed", "status": "True", "reason": "FailedJobs", "message": "jobset failed due to one or more job failures",
+		"lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+	}
+	u.Must(unstructured.SetNestedSlice(set.Object, []any{failed}, "status", "conditions"))
 	u.Must(u.Client.Status().Update(u.Ctx, set))
 	u.says(follow, "job dqn: failed; failed first: "+last+" (collector, rank 2): exit code 4 (Error)")
 	u.ends(follow, 4)
@@ -286,7 +293,7 @@ func TestJobSet(t *testing.T) {
 	u.expect(u.run("delete", "dqn"), 1, "not found")
 }
 
-// What goes wrong is told in kubectl's words, with what ditask was doing.
+// Faults are printed in kubectl's words, with the operation of ditask.
 func TestFaultsOfTheClusterAreTold(t *testing.T) {
 	u := newUser(t)
 	u.controllers("resourcequota-controller,job-controller")
@@ -337,9 +344,10 @@ func TestFaultsOfTheClusterAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// What was made before the API server refused the Job is deleted.
+	// The command names the way to delete the objects that were created before the API server refused the Job.
 	u.expect(u.run("submit", "--name", "more", "--image", "i", "--no-follow"), 1,
-		"ditask: service/more created", "ditask: submit more: kubectl: Error from server (Forbidden): ", "exceeded quota: none", "\nditask: ditask k8s delete more removes the objects of the job")
+		"ditask: service/more created", "ditask: submit more: kubectl: Error from server (Forbidden): ", "exceeded quota: none",
+		"\nditask: ditask k8s delete more removes the objects of the job")
 	u.expect(u.run("delete", "more"), 0, "deleted service/more", "deleted secret/more-token")
 	if left := u.names("jobs,secrets,services"); left != "" {
 		t.Errorf("there is: %s", left)

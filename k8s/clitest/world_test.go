@@ -115,7 +115,7 @@ func (u *user) expect(r result, code int, contains ...string) result {
 	return r
 }
 
-// names are the objects of the namespace that a job is made of, as kubectl prints them.
+// names returns the objects of the namespace that a job is made of, as kubectl prints them.
 func (u *user) names(kinds string) string {
 	u.Helper()
 	out, err := u.Kubectl(u.Ctx, "get", kinds, "--namespace", u.Namespace, "--output=name")
@@ -203,7 +203,8 @@ func (u *user) controllers(names string) {
 	u.Helper()
 	var log bytes.Buffer
 	cmd := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"),
-		"--kubeconfig", u.Kubeconfig, "--controllers="+names, "--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=false")
+		"--kubeconfig", u.Kubeconfig, "--controllers="+names, "--leader-elect=false", "--secure-port=0",
+		"--use-service-account-credentials=false")
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	u.Must(cmd.Start())

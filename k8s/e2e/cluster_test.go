@@ -32,7 +32,7 @@ const (
 	patience = 6 * time.Minute
 )
 
-// cluster is a Kubernetes that runs. What it started ends with the namespaces.
+// cluster is a running Kubernetes. Its processes end with their namespaces.
 type cluster struct {
 	client   client.WithWatch
 	machines []*machine
@@ -146,7 +146,7 @@ func (c *cluster) startControlPlane(certs string) error {
 	})
 }
 
-// program is the path of one of Kubernetes' programs.
+// program returns the path of one of Kubernetes' programs.
 func (c *cluster) program(name string) string {
 	return filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), name)
 }

@@ -112,7 +112,7 @@ func newSpaces() *syscall.SysProcAttr {
 		Unshareflags: syscall.CLONE_NEWNS}
 }
 
-// beInit is the first process of the namespaces: it runs the test, and takes in
+// beInit returns the first process of the namespaces: it runs the test, and takes in
 // processes whose parents have ended. When it ends the kernel kills all others.
 func beInit() int {
 	if err := errors.Join(unix.Mount("proc", "/proc", "proc", 0, ""), run("ip", "link", "set", "lo", "up")); err != nil {
@@ -142,7 +142,7 @@ func beInit() int {
 	}
 }
 
-// missingParts are what the test needs and this machine has not.
+// missingParts returns what the test needs and this machine has not.
 func missingParts() (missing []string) {
 	if os.Geteuid() != 0 {
 		return []string{"not root"}
@@ -171,7 +171,7 @@ func missingParts() (missing []string) {
 	return missing
 }
 
-// hierarchies are the folders in which a cgroup can be made: one, or with version 1
+// hierarchies returns the folders in which a cgroup can be made: one, or with version 1
 // one for each controller.
 func hierarchies() []string {
 	files, _ := filepath.Glob(cgroups + "/*/cgroup.procs")
@@ -221,7 +221,7 @@ func removeCgroup(path string) error {
 	return err
 }
 
-// traces are what a run could leave on the machine, as text.
+// traces returns what a run could leave on the machine, as text.
 func traces() (found []string) {
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {

@@ -56,8 +56,10 @@ func newMachine(number, of int) (*machine, error) {
 	script := []string{
 		"set -e", "hostname " + m.name, "mount -t tmpfs tmpfs /run", "mount -t tmpfs tmpfs /var/lib", "mount -t tmpfs tmpfs /var/log",
 		"ip link set lo up", "ip addr add " + m.addr + "/24 dev eth0", "ip link set eth0 up", "ip route add default via " + hub,
-		"echo 1 > /proc/sys/net/ipv4/ip_forward", "echo nameserver " + hub + " > /run/resolv.conf", "mount --bind /run/resolv.conf /etc/resolv.conf",
-		"n=0; for s in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do" +
+		"echo 1 > /proc/sys/net/ipv4/ip_forward", "echo nameserver " + hub + " > /run/resolv.conf",
+		"mount --bind /run/resolv.conf /etc/resolv.conf",
+		"n=0; for s in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 " +
+			"kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do" +
 			" n=$((n+1)); echo ${s#*=} > /run/switch-$n; mount --bind /run/switch-$n /proc/sys/${s%=*}; done",
 	}
 	for other := range of {
@@ -68,12 +70,12 @@ func newMachine(number, of int) (*machine, error) {
 	return m, errors.Join(err, run(m.inside("sh", "-c", strings.Join(script, "\n"))...))
 }
 
-// inside is a command in the machine's namespaces.
+// inside returns a command in the machine's namespaces.
 func (m *machine) inside(args ...string) []string {
 	return append([]string{"nsenter", "--target", strconv.Itoa(m.holder.Process.Pid), "--mount", "--net", "--uts"}, args...)
 }
 
-// start starts what runs on the machine, except for what needs images.
+// start starts the programs of the machine, except those that need images.
 func (m *machine) start(c *cluster) error {
 	files := map[string]string{
 		"containerd.toml": m.containerdConfig(),
@@ -126,7 +128,7 @@ conntrack: {maxPerCore: 0, min: 0}
 	)
 }
 
-// ctr is a command of containerd's own client.
+// ctr returns a command of containerd's own client.
 func (m *machine) ctr(args ...string) []string {
 	return m.inside(append([]string{"ctr", "--namespace", "k8s.io"}, args...)...)
 }

@@ -97,7 +97,7 @@ func (w *world) answers(object string) {
 	})
 }
 
-// withImage is a copy of a folder of kustomizations, one of which names another image:
+// withImage returns a copy of a folder of kustomizations, one of which names another image:
 // kustomize edit set image would write into the repository.
 func withImage(w *world, config, kustomization, image string) (folder string) {
 	folder = w.TempDir()

@@ -198,7 +198,7 @@ func (w *world) whole(name string, nodes int32) *v1alpha1.DIJob {
 	})
 }
 
-// pods are those of a job of this name.
+// pods returns those of a job of this name.
 func (w *world) pods(job string) []corev1.Pod {
 	w.Helper()
 	var list corev1.PodList
@@ -217,7 +217,7 @@ func (w *world) pod(name string) *corev1.Pod {
 	return p
 }
 
-// machineOf is where a pod runs.
+// machineOf returns where a pod runs.
 func (w *world) machineOf(p *corev1.Pod) *machine {
 	w.Helper()
 	i := slices.IndexFunc(w.machines, func(m *machine) bool { return m.name == p.Spec.NodeName })
@@ -255,7 +255,7 @@ func (w *world) killProcess(p *corev1.Pod) {
 	must(w, syscall.Kill(slices.Min(pids), syscall.SIGKILL))
 }
 
-// processesOf are those of a pod's container, on whatever machine.
+// processesOf returns those of a pod's container, on whatever machine.
 func processesOf(p *corev1.Pod) (pids []int) {
 	_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
 	files, _ := filepath.Glob("/proc/[0-9]*/cgroup")
@@ -278,7 +278,7 @@ type line struct {
 // life names one life of the node that says l, as others know it.
 func (l line) life() string { return fmt.Sprintf("%d/%d", l.Node, l.Life) }
 
-// lines are what each node of the job steady has said last, by pod; nodes that have
+// lines returns what each node of the job steady has said last, by pod; nodes that have
 // said nothing yet are not among them.
 func (w *world) lines() map[string]line {
 	w.Helper()
@@ -297,7 +297,7 @@ func (w *world) lines() map[string]line {
 	return said
 }
 
-// lives are the lives of the job's nodes, by pod.
+// lives returns the lives of the job's nodes, by pod.
 func (w *world) lives() map[string]string {
 	w.Helper()
 	lives := map[string]string{}
@@ -307,7 +307,7 @@ func (w *world) lives() map[string]string {
 	return lives
 }
 
-// failures is how many emits of the job's nodes have failed.
+// failures returns how many emits of the job's nodes have failed.
 func (w *world) failures() (n uint64) {
 	w.Helper()
 	for _, l := range w.lines() {
@@ -366,7 +366,7 @@ func (w *world) undisturbed(before map[string]string, nodes int) {
 	}
 }
 
-// lastLine is the last line of a log that has a text in it.
+// lastLine returns the last line of a log that has a text in it.
 func lastLine(log, with string) (last string) {
 	for l := range strings.Lines(log) {
 		if strings.Contains(l, with) {

@@ -27,7 +27,7 @@ import (
 	"github.com/ditask/ditask/k8s/internal/controller"
 )
 
-// config is what the flags say.
+// config has the values of the flags.
 type config struct {
 	metrics, health      string // addresses; 0: none
 	namespace            string // empty: all

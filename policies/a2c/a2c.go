@@ -56,7 +56,7 @@ func New(cfg Config) *A2C {
 // Spec describes the policy.
 func (p *A2C) Spec() policies.Spec { return p.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (p *A2C) Config() Config { return p.cfg }
 
 // SetRate changes the optimiser's learning rate.

@@ -25,7 +25,8 @@ func TestConformance(t *testing.T) {
 	}
 	t.Run("state-dependent noise", func(t *testing.T) {
 		policytest.Run(t, policytest.Config{New: func(seed uint64) policies.Policy {
-			return New(Config{Obs: envs.NewBox(-1, 1, 2), Action: envs.NewBox(float32(math.Inf(-1)), float32(math.Inf(1)), 2), Hidden: []int{3}, DrawEvery: 2, Seed: seed})
+			unbounded := envs.NewBox(float32(math.Inf(-1)), float32(math.Inf(1)), 2)
+			return New(Config{Obs: envs.NewBox(-1, 1, 2), Action: unbounded, Hidden: []int{3}, DrawEvery: 2, Seed: seed})
 		}})
 	})
 }

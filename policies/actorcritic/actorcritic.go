@@ -1,4 +1,4 @@
-// Package actorcritic has what on-policy algorithms share: an actor and a critic, how they act, and
+// Package actorcritic has the parts that on-policy algorithms share: an actor and a critic, how they act, and
 // the state of them in a checkpoint. An algorithm embeds a [Model] and adds its loss:
 //
 //	type A2C struct {
@@ -51,7 +51,7 @@ type Model struct {
 	trainer *nn.Trainer
 	updates uint64
 	extra   []policies.Column
-	acts    policies.Spec // what Act needs to know
+	acts    policies.Spec // the spec of Act
 	sizes   []int         // of the choices of multi-discrete actions
 
 	deviation *nn.StateDeviation // nil without Config.DrawEvery
@@ -102,7 +102,7 @@ func (m *Model) init(gain float64) nn.Init {
 	return nn.Orthogonal(gain)
 }
 
-// noiseSize is the number of values that the exploration keeps of each environment: the number of steps with its matrix
+// noiseSize returns the number of values that the exploration keeps of each environment: the number of steps with its matrix
 // of noise, and the matrix.
 func (m *Model) noiseSize() int {
 	if m.deviation == nil {
@@ -111,7 +111,7 @@ func (m *Model) noiseSize() int {
 	return 1 + m.deviation.Size()
 }
 
-// actor are the layers of the actor.
+// actor returns the layers of the actor.
 func (m *Model) actor(widths []int, hidden nn.Init) []nn.Layer {
 	out, last := m.cfg.Action.Dim(), []nn.Layer(nil)
 	switch a := m.cfg.Action.(type) {
@@ -133,7 +133,7 @@ func (m *Model) actor(widths []int, hidden nn.Init) []nn.Layer {
 	return append(nn.MLP(widths, nn.Tanh, out, hidden, m.init(0.01)), last...)
 }
 
-// column is the column of that name.
+// column returns the column of that name.
 func (m *Model) column(name string) policies.Column {
 	c := policies.Column{Name: name, Kind: policies.Float32}
 	switch name {
@@ -184,13 +184,13 @@ func (m *Model) Evaluate(t *nn.Tape, b *policies.Batch) (Distribution, nn.Value)
 	return m.DistributionOf(m.Actor.Apply(t, x)), m.Critic.Apply(t, x)
 }
 
-// DistributionOf is the distribution with parameters that came from the actor, or from the column
+// DistributionOf returns the distribution with parameters that came from the actor, or from the column
 // policies.ActionDist.
 func (m *Model) DistributionOf(params nn.Value) Distribution {
 	return newDistribution(params, m.cfg.Action, m.sizes)
 }
 
-// firstStates are the states before the first rows of the sequences.
+// firstStates returns the states before the first rows of the sequences.
 func (m *Model) firstStates(t *nn.Tape, b *policies.Batch) nn.Value {
 	size, all := m.Core.StateSize(), b.Floats(policies.State)
 	m.first = m.first[:0]
@@ -260,8 +260,8 @@ func (m *Model) Act(a *policies.Act) error {
 	return nil
 }
 
-// Export implements policies.Exporter: the output "logits" is what discrete actions are chosen by, and "mean" is
-// that of continuous ones, which have no bounds here.
+// Export implements policies.Exporter: the output "logits" has the logits of discrete actions, and "mean" the
+// mean of continuous ones, which have no bounds here.
 func (m *Model) Export(g *graph.Graph, obs graph.Value) error {
 	prefix, x := m.cfg.Algorithm+".", obs
 	var next graph.Value
@@ -293,7 +293,7 @@ func (m *Model) Export(g *graph.Graph, obs graph.Value) error {
 	return nil
 }
 
-// checkAct reports what in a cannot be acted on, and the number of rows.
+// checkAct reports faults of a, and returns the number of rows.
 func (m *Model) checkAct(a *policies.Act) (rows int, err error) {
 	rows, err = a.Check(&m.acts)
 	if err == nil && !a.Greedy && a.Rand == nil {
@@ -305,7 +305,7 @@ func (m *Model) checkAct(a *policies.Act) (rows int, err error) {
 	return rows, nil
 }
 
-// addExtra writes the extra columns; x is what actor and critic see.
+// addExtra writes the extra columns; x is the input of actor and critic.
 func (m *Model) addExtra(a *policies.Act, d *Distribution, x nn.Value) {
 	for i := range m.extra {
 		switch m.extra[i].Name {
@@ -335,7 +335,7 @@ func (m *Model) finite(name string, values []float32) error {
 	return err
 }
 
-// Check reports what in a batch cannot be learned from: columns that it lacks or that are not
+// Check reports the faults of a batch: columns that it lacks or that are not
 // finite, actions that do not exist, and with an LSTM, rows that are not whole sequences.
 func (m *Model) Check(b *policies.Batch, columns ...policies.Column) error {
 	if err := b.Needs(columns...); err != nil {
@@ -383,7 +383,7 @@ func (m *Model) UpdateError(err error) error {
 	return &policies.UpdateError{Algorithm: m.cfg.Algorithm, Update: m.updates, Err: err}
 }
 
-// nets are the networks, in the order in which they train.
+// nets returns the networks, in the order in which they train.
 func (m *Model) nets() []*nn.Net {
 	if m.Core != nil {
 		return []*nn.Net{m.Actor, m.Critic, m.Core}
@@ -394,7 +394,7 @@ func (m *Model) nets() []*nn.Net {
 // The names of the networks in checkpoints, in the order of nets.
 var names = [...]string{"actor", "critic", "core"}
 
-// weights are the parts that acting needs.
+// weights returns the parts that acting needs.
 func (m *Model) weights() policies.Parts {
 	var parts policies.Parts
 	for i, net := range m.nets() {

@@ -37,7 +37,7 @@ func newDistribution(params nn.Value, space envs.Space, sizes []int) Distributio
 	return d
 }
 
-// LogProb is the logarithm of the probability, or of its density, of an action in each row: one
+// LogProb returns the logarithm of the probability, or of its density, of an action in each row: one
 // column. The actions must stay as they are until the tape's Reset.
 func (d *Distribution) LogProb(actions []float32) nn.Value {
 	switch d.space.(type) {
@@ -49,7 +49,7 @@ func (d *Distribution) LogProb(actions []float32) nn.Value {
 	return d.gaussian.LogProb(actions)
 }
 
-// Entropy is the entropy of each row in nats: one column.
+// Entropy returns the entropy of each row in nats: one column.
 func (d *Distribution) Entropy() nn.Value {
 	switch d.space.(type) {
 	case envs.Discrete:
@@ -60,7 +60,7 @@ func (d *Distribution) Entropy() nn.Value {
 	return d.gaussian.Entropy()
 }
 
-// KL is the Kullback-Leibler divergence from q to d of each row, in nats: the mean under d of
+// KL returns the Kullback-Leibler divergence from q to d of each row, in nats: the mean under d of
 // log d - log q. q must be of the same action space.
 func (d *Distribution) KL(q *Distribution) nn.Value {
 	switch d.space.(type) {

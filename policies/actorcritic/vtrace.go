@@ -30,7 +30,7 @@ type VTrace struct {
 	bootstrap []float32
 }
 
-// Columns are the names of the columns that Compute needs.
+// Columns returns the names of the columns that Compute needs.
 func (v *VTrace) Columns() []string {
 	return []string{policies.Reward, policies.NextObs, policies.Terminated, policies.Truncated}
 }

@@ -1,5 +1,5 @@
 // Package algorithm describes an algorithm by the hyperparameters that a config file, a command line or a
-// tuner can set, and builds what it learns with from their values.
+// tuner can set, and builds its policy and its source of data from their values.
 //
 //	func Algorithm() algorithm.Algorithm {
 //		return algorithm.Algorithm{Name: "td3", About: "...", Source: "...", Declare: declare}
@@ -12,10 +12,10 @@
 //		}
 //	}
 //
-// Declare is called once for each training, so that no two share a value. What is built depends on the
+// Declare is called once for each training, so that no two share a value. The result depends on the
 // values and the task alone.
 //
-// Errors name the hyperparameter, the value and what is wanted. Nothing here is safe for concurrent use.
+// Errors name the hyperparameter, the value and the wanted values. Nothing here is safe for concurrent use.
 package algorithm
 
 import (
@@ -40,14 +40,14 @@ type Algorithm struct {
 	Tabular bool
 	// Offline reports that it learns from dataset files, and collects nothing.
 	Offline bool
-	// Declare adds the hyperparameters to p, and returns what builds from their values.
+	// Declare adds the hyperparameters to p, and returns the function that builds a Setup from their values.
 	Declare func(p *Params) Build
 }
 
 // Build makes a setup from values that were declared.
 type Build func(t Task) (Setup, error)
 
-// Task is what an algorithm is to learn.
+// Task describes the task that an algorithm learns.
 type Task struct {
 	Obs, Action envs.Space
 	// Goal is the environment's, or nil: see envs.Goal.
@@ -77,7 +77,7 @@ func (t *Task) Box() (envs.Box, error) {
 	return b, policies.Bounded(b)
 }
 
-// Setup is what an algorithm learns with.
+// Setup has the parts with which an algorithm learns.
 type Setup struct {
 	Policy policies.Policy
 	// Source is nil if the algorithm is offline: the caller opens the dataset then, with Batch rows.

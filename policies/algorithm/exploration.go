@@ -23,7 +23,7 @@ func (p *Params) StateNoise() *StateNoise {
 	}
 }
 
-// DrawEvery is the number of time steps between draws, of which as many as between are between updates; 0: there is
+// DrawEvery returns the number of time steps between draws, of which as many as between are between updates; 0: there is
 // no such noise. The error is that of actions which it does not suit.
 func (s *StateNoise) DrawEvery(t Task, between int) (int, error) {
 	if !*s.use {
@@ -59,7 +59,7 @@ func (p *Params) ActionNoise(def float64, source string) *ActionNoise {
 	}
 }
 
-// Std is the standard deviation, negative for no noise.
+// Std returns the standard deviation, negative for no noise.
 func (n *ActionNoise) Std() float64 { return OrNone(*n.std) }
 
 // OrnsteinUhlenbeck reports whether the noise is of an Ornstein-Uhlenbeck process.

@@ -23,7 +23,7 @@ type Param struct {
 	text func() string
 }
 
-// Set gives the hyperparameter a value. The error says what is wanted.
+// Set gives the hyperparameter a value. The error names the wanted values.
 func (p *Param) Set(text string) error {
 	if err := p.set(strings.TrimSpace(text)); err != nil {
 		return fmt.Errorf("%s: %w", p.Name, err)
@@ -31,7 +31,7 @@ func (p *Param) Set(text string) error {
 	return nil
 }
 
-// String is the value, as Set takes it.
+// String returns the value, as Set takes it.
 func (p *Param) String() string { return p.text() }
 
 // Params are hyperparameters in the order in which they were declared. The zero value has none.
@@ -114,7 +114,7 @@ func within(v float64, bounds []Bound) error {
 	return fmt.Errorf("%s: want %s", number(v), describe(bounds))
 }
 
-// describe is the text of all bounds.
+// describe returns the text of all bounds.
 func describe(bounds []Bound) string {
 	texts := make([]string, len(bounds))
 	for i, b := range bounds {

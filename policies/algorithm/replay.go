@@ -50,12 +50,12 @@ func (p *Params) Replay(def ReplayDefaults) *Replay {
 	return r
 }
 
-// TargetEvery is the number of updates in that many env steps.
+// TargetEvery returns the number of updates in that many env steps.
 func (r *Replay) TargetEvery(envSteps int) int {
 	return max(envSteps**r.updates / *r.every, *r.updates, 1)
 }
 
-// Every is the number of env steps between updates.
+// Every returns the number of env steps between updates.
 func (r *Replay) Every() int { return *r.every }
 
 func (r *Replay) source(t Task) (data.Source, error) {
@@ -84,7 +84,7 @@ func (r *Replay) source(t Task) (data.Source, error) {
 	return data.NewReplay(buf, cfg), nil
 }
 
-// Setup is a setup with the replay buffer of a task.
+// Setup returns a setup with the replay buffer of a task.
 func (r *Replay) Setup(t Task, policy func() policies.Policy) (Setup, error) {
 	source, err := r.source(t)
 	if err != nil {
@@ -133,7 +133,7 @@ func (p *Params) MaxGradNorm(def float64, source string) *float64 {
 	return p.Float("max_grad_norm", def, "", "greatest norm of all gradients together; 0: no clipping", source, AtLeast(0))
 }
 
-// Positive is a number, such as a learning rate, for a config that takes 0 for its default: one that begins
+// Positive returns a number, such as a learning rate, for a config that takes 0 for its default: one that begins
 // with 0 is set before the first update.
 func Positive(rate float64) float64 {
 	if rate == 0 {
@@ -150,7 +150,7 @@ func OrNone(v float64) float64 {
 	return v
 }
 
-// Following is the schedule in a run of that many steps, or nil if it is constant.
+// Following returns the schedule in a run of that many steps, or nil if it is constant.
 func (s *Schedule) Following(total int) policies.Schedule {
 	if s.Constant() {
 		return nil

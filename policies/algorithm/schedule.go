@@ -24,10 +24,10 @@ type Schedule struct {
 	make  func(total int) policies.Schedule
 }
 
-// String is the text.
+// String returns the text.
 func (s *Schedule) String() string { return s.text }
 
-// First is the value at the beginning.
+// First returns the value at the beginning.
 func (s *Schedule) First() float64 { return s.first }
 
 // Constant reports whether the value never changes.
@@ -36,7 +36,7 @@ func (s *Schedule) Constant() bool {
 	return err == nil
 }
 
-// Over is the schedule of a run of that many steps.
+// Over returns the schedule of a run of that many steps.
 func (s *Schedule) Over(total int) policies.Schedule { return s.make(total) }
 
 // Schedule declares a number that may change with the env steps. The bounds hold for each value in it.
@@ -88,7 +88,7 @@ func ParseSchedule(text string, bounds ...Bound) (Schedule, error) {
 	return s, nil
 }
 
-// between are the schedules from a first to a last value.
+// between returns the schedules from a first to a last value.
 func between(name string, args []string, bounds []Bound) (Schedule, error) {
 	if len(args) < 2 || len(args) > 3 || name == "exponential" && len(args) != 3 {
 		return Schedule{}, errSchedule
@@ -206,7 +206,7 @@ type Count struct {
 	steps steps
 }
 
-// Of is the number in a run of that many steps, at least 1 unless the count is 0.
+// Of returns the number in a run of that many steps, at least 1 unless the count is 0.
 func (c *Count) Of(total int) int {
 	if c.steps == (steps{}) {
 		return 0

@@ -63,7 +63,7 @@ func New(cfg Config) *APPO {
 // Spec describes the policy.
 func (p *APPO) Spec() policies.Spec { return p.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (p *APPO) Config() Config { return p.cfg }
 
 // SetRate changes the optimiser's learning rate.

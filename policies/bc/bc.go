@@ -26,7 +26,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// BC is a network that says actions, or the logits of discrete ones. It implements policies.Policy.
+// BC is a network whose outputs are actions, or the logits of discrete ones. It implements policies.Policy.
 type BC struct {
 	cfg     Config
 	box     envs.Box      // of continuous actions
@@ -115,7 +115,7 @@ func (p *BC) want(actions []float32) {
 	}
 }
 
-// accuracy is the part of the rows whose action has the highest logit.
+// accuracy returns the part of the rows whose action has the highest logit.
 func (p *BC) accuracy(logits nn.Value) float64 {
 	n, right, all := p.numbers.N, 0, logits.Data()
 	for i, want := range p.wanted {
@@ -133,7 +133,7 @@ func (p *BC) accuracy(logits nn.Value) float64 {
 	return float64(right) / float64(len(p.wanted))
 }
 
-// check finds what in the batch cannot be learned from.
+// check finds faults of the batch.
 func (p *BC) check(b *policies.Batch) error {
 	if err := b.Needs(p.spec.Learns...); err != nil || p.numbers.N == 0 {
 		return err
@@ -180,7 +180,7 @@ func (p *BC) Act(a *policies.Act) error {
 	return nil
 }
 
-// Export implements policies.Exporter: the output "logits" is what discrete actions are chosen by, and "mean" has
+// Export implements policies.Exporter: the output "logits" has the logits of discrete actions, and "mean"
 // continuous ones in units of half their interval.
 func (p *BC) Export(g *graph.Graph, obs graph.Value) error {
 	out, err := p.actor.Export(g, "bc.actor/", obs)
@@ -205,7 +205,7 @@ func (p *BC) blame(err error) error {
 // Spec describes the policy.
 func (p *BC) Spec() policies.Spec { return p.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (p *BC) Config() Config { return p.cfg }
 
 // SetRate changes the optimiser's learning rate. A checkpoint does not hold it.

@@ -54,7 +54,7 @@ func New(cfg Config) *C51 {
 	return c
 }
 
-// Config is the config with its defaults, and with the rate of the last SetRate.
+// Config returns the config with its defaults, and with the rate of the last SetRate.
 func (c *C51) Config() Config {
 	cfg := c.cfg
 	cfg.Adam.Rate = c.Rate()
@@ -76,7 +76,7 @@ func (c *C51) exportHead(g *graph.Graph, logits graph.Value) graph.Value {
 	return p.MatMul(g.Constant("c51.atoms", c.atoms, n, 1)).Reshape(c.cfg.Action.N)
 }
 
-// mean is the mean of each distribution.
+// mean returns the mean of each distribution.
 func (c *C51) mean(p nn.Value) nn.Value { return p.MatMul(p.Tape().Column(c.atoms)) }
 
 // Learn makes one update from a batch of transitions: it minimises the cross entropy -sum(m log p) of

@@ -16,7 +16,7 @@ import (
 
 var two = envs.Discrete{N: 2}
 
-// small is a C51 without hidden layers, of one observed number, with the atoms 0, 1 and 2. Its networks
+// small returns a C51 without hidden layers, of one observed number, with the atoms 0, 1 and 2. Its networks
 // have the logits s*w: three of action 0, then three of action 1.
 func small(edit func(*Config)) *C51 {
 	cfg := Config{Obs: envs.NewBox(-10, 10, 1), Action: two, Seed: 3, Hidden: []int{}, Atoms: 3, Low: 0, High: 2}

@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// losses are the loss of a C51 whose gradients are not clipped, with equal noise at each call.
+// losses returns the loss of a C51 whose gradients are not clipped, with equal noise at each call.
 func losses(cfg Config, rng *rand.Rand) []policytest.Loss {
 	cfg.MaxGradNorm, cfg.Tau, cfg.TargetEvery = 0, 0, 1<<30
 	c := New(cfg)

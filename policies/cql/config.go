@@ -64,7 +64,7 @@ func (f *faults) checkf(ok bool, format string, args ...any) {
 	}
 }
 
-// common checks what both configs have.
+// common checks the fields of both configs.
 func (f *faults) common(obs envs.Space, hidden []int, gamma, weight float64) {
 	f.checkf(obs != nil && obs.Dim() >= 1, "Obs is %v, want a space of at least one value", obs)
 	for i, w := range hidden {

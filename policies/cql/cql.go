@@ -89,7 +89,7 @@ func New(cfg Config) *CQL {
 // The range of the logarithm of standard deviations, before tanh of the action, as in package sac.
 const logStdLow, logStdHigh = -5, 2
 
-// distribution is that of the actions, given what the actor says.
+// distribution returns the distribution of actions for an output of the actor.
 func (c *CQL) distribution(out nn.Value) dist.SquashedGaussian {
 	n := out.Cols() / 2
 	const half = (logStdHigh - logStdLow) / 2.0
@@ -123,7 +123,7 @@ func (c *CQL) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	return c.metrics, nil
 }
 
-// criticStep is what an update of the critics says of itself.
+// criticStep has the metrics of an update of the critics.
 type criticStep struct {
 	loss  float64
 	value float64 // mean of the first critic over the batch
@@ -155,8 +155,8 @@ func (c *CQL) learnCritics(b *policies.Batch) (out criticStep, err error) {
 	return out, err
 }
 
-// bootstrap computes what is constant in the critics' loss: the targets, and the sampled actions with their
-// densities. Of each observation's actions, a third is uniform, a third drawn for it, and a third for the
+// bootstrap computes the constants of the critics' loss: the targets, and the sampled actions with their
+// densities. A third of each observation's actions is uniform, a third is drawn for it, and a third for the
 // observation after it.
 func (c *CQL) bootstrap(b *policies.Batch) {
 	t, d, n := &c.acting, c.cfg.Obs.Dim(), c.cfg.Samples
@@ -203,7 +203,7 @@ func (c *CQL) sampleUniform(b *policies.Batch, k int) {
 	c.put(b, k, rows, density)
 }
 
-// put makes action k of each observation what it is given.
+// put sets action k of each observation.
 func (c *CQL) put(b *policies.Batch, k int, actions, density []float32) {
 	d, n, obs := c.cfg.Obs.Dim(), c.cfg.Action.Dim(), b.Floats(policies.Obs)
 	for i := range b.N {
@@ -275,13 +275,13 @@ func (c *CQL) blame(err error) error {
 // Spec describes the policy.
 func (c *CQL) Spec() policies.Spec { return c.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (c *CQL) Config() Config { return c.cfg }
 
 // Version counts the updates behind the weights, those before a Load included.
 func (c *CQL) Version() uint64 { return c.updates }
 
-// Alpha is the weight of the entropy now.
+// Alpha returns the weight of the entropy now.
 func (c *CQL) Alpha() float64 { return math.Exp(float64(c.logAlpha[0])) }
 
 // parts returns the content of a checkpoint.

@@ -124,8 +124,8 @@ func TestP1CriticsLossEqualsHandComputedNumbers(t *testing.T) {
 	}
 }
 
-// TestStaysInTheData: rewards grow with the action, of which the data has those from -0.6 to 0.2. What is above
-// looks better still, if nothing keeps the values down.
+// TestStaysInTheData: rewards grow with the action, and the data has actions from -0.6 to 0.2. Greater
+// actions seem still better, unless their values are held down.
 func TestStaysInTheData(t *testing.T) {
 	best := func(weight float64) float32 {
 		rate := nn.AdamConfig{Rate: 3e-3}

@@ -76,7 +76,7 @@ func (q *Discrete) Learn(b *policies.Batch) ([]policies.Metric, error) {
 }
 
 // bootstrap computes the targets: the online network chooses the next action, and the target network
-// says its value.
+// gives its value.
 func (q *Discrete) bootstrap(b *policies.Batch) {
 	x := nn.Matrix{Rows: b.N, Cols: q.cfg.Obs.Dim(), Data: b.Floats(policies.NextObs)}
 	chosen, said := q.online.Forward(x), q.target.Forward(x)
@@ -87,7 +87,7 @@ func (q *Discrete) bootstrap(b *policies.Batch) {
 	q.wanted = b.Targets(q.wanted[:0], q.cfg.Gamma, q.next)
 }
 
-// greatest is the number of the greatest value, of equal ones the first.
+// greatest returns the number of the greatest value, of equal ones the first.
 func greatest(v []float32) int {
 	best := 0
 	for i, x := range v {
@@ -98,7 +98,7 @@ func greatest(v []float32) int {
 	return best
 }
 
-// actions are the numbers of the batch's actions, from 0.
+// actions returns the numbers of the batch's actions, from 0.
 func (q *Discrete) actions(b *policies.Batch) []float32 {
 	q.numbers = q.numbers[:0]
 	for _, a := range b.Floats(policies.Action) {
@@ -107,7 +107,7 @@ func (q *Discrete) actions(b *policies.Batch) []float32 {
 	return q.numbers
 }
 
-// check finds what in the batch cannot be learned from.
+// check finds faults of the batch.
 func (q *Discrete) check(b *policies.Batch) error {
 	if err := b.Needs(q.spec.Learns...); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (q *Discrete) blame(err error) error {
 // Spec describes the policy.
 func (q *Discrete) Spec() policies.Spec { return q.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (q *Discrete) Config() DiscreteConfig { return q.cfg }
 
 // SetRate changes the optimiser's learning rate. A checkpoint does not hold it.

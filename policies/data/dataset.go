@@ -24,7 +24,7 @@ type DatasetConfig struct {
 	Columns []policies.Column
 	Batch   int    // rows of an update; 0 means 256, as for CQL in d3rlpy and CORL
 	Seed    uint64 // of the samples
-	// LimitBytes is the most that the files may take together; 0 means what the process may use.
+	// LimitBytes is the largest size of all files together; 0 means the memory limit of the process.
 	LimitBytes uint64
 }
 
@@ -56,8 +56,8 @@ func (c DatasetConfig) Validate() error {
 //		metrics, err := policy.Learn(&batch)
 //	}
 //
-// All rows are in memory: a dataset that is larger than what the process may use is refused. A checkpoint
-// holds the state of the samples, but no rows: the files must be there when a run is resumed. A
+// All rows are in memory: a dataset that is larger than the memory limit of the process is refused. A checkpoint
+// holds the state of the samples, but no rows: the files must exist when a run is resumed. A
 // dataset is not safe for concurrent use.
 type Dataset struct {
 	cfg    DatasetConfig
@@ -150,7 +150,7 @@ func (d *Dataset) take(info DatasetInfo, rows *policies.Batch) error {
 	return nil
 }
 
-// join adds what a file says of itself.
+// join adds the info of a file.
 func (d *Dataset) join(info DatasetInfo) {
 	if len(d.parts) == 1 {
 		d.info = info
@@ -162,11 +162,11 @@ func (d *Dataset) join(info DatasetInfo) {
 	}
 }
 
-// Info is what the files say of themselves: the episodes of all of them, with their mean return; the
-// rest is that of the first.
+// Info returns the info of the files: the number of episodes of all files, with their mean return, and the
+// other fields of the first file.
 func (d *Dataset) Info() DatasetInfo { return d.info }
 
-// Len is the number of rows.
+// Len returns the number of rows.
 func (d *Dataset) Len() int {
 	if len(d.ends) == 0 {
 		return 0
@@ -174,19 +174,19 @@ func (d *Dataset) Len() int {
 	return d.ends[len(d.ends)-1]
 }
 
-// Bytes is the memory that the rows take.
+// Bytes returns the memory that the rows take.
 func (d *Dataset) Bytes() uint64 { return Price(d.Len(), d.parts[0].Schema()...) }
 
 // Offline reports true: nothing needs to be added before there is something to learn.
 func (d *Dataset) Offline() bool { return true }
 
-// Add is an error: the rows of a dataset are those of its files.
+// Add returns an error: the rows of a dataset are those of its files.
 func (d *Dataset) Add(*policies.Batch) error {
 	return errors.New("add to dataset: it learns from its files alone: leave out what collects")
 }
 
 // Next fills dst with a sample. It reports false after each of them, so that one update is one step
-// of what calls it.
+// of the caller.
 func (d *Dataset) Next(dst *policies.Batch) bool {
 	if d.given = !d.given; !d.given {
 		return false

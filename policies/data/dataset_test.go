@@ -16,7 +16,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// labelled is a batch of all kinds of columns, whose row i has the reward from+i.
+// labelled returns a batch of all kinds of columns, whose row i has the reward from+i.
 func labelled(from, n int) *policies.Batch {
 	b := new(policies.Batch)
 	b.Init(append(policies.TransitionColumns(3, 2), policies.Column{Name: "token", Kind: policies.Int32, Shape: []int{2}},
@@ -117,7 +117,7 @@ func TestDatasetFileOfAnyDamageIsRefused(t *testing.T) {
 	}
 }
 
-// unchecked is a dataset file with any rows.
+// unchecked returns a dataset file with any rows.
 func unchecked(t *testing.T, path string, edit func(a *nn.Archive)) string {
 	t.Helper()
 	var a nn.Archive

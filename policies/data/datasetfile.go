@@ -29,7 +29,7 @@ type DatasetInfo struct {
 // ErrDataset is wrapped by every error of a file that is no whole dataset file.
 var ErrDataset = errors.New("not a readable dataset file")
 
-// What a dataset file has besides its columns.
+// Names and metadata keys in a dataset file.
 const (
 	datasetName = "dataset" // before the names of the columns
 	infoKey     = datasetName + "/info"
@@ -42,7 +42,7 @@ const DatasetExt = ".safetensors"
 // WriteDataset writes rows to a dataset file, and replaces an existing one. It writes a temporary file next to
 // path, syncs and renames it, so that a file is always complete; a process that is killed in between leaves
 // a file whose name begins with a dot. The folder must exist. A value that is not finite is an error that
-// names column and row; no rows are an error, too.
+// names column and row. A batch without rows is an error.
 //
 // The file is an archive in the safetensors format: a tensor "dataset/" and the column's name for each
 // column, and as metadata the info, the types of the columns and a SHA-256 checksum. Python's
@@ -58,7 +58,7 @@ func WriteDataset(path string, info DatasetInfo, rows *policies.Batch) error {
 	return nil
 }
 
-// encodeDataset is the content of a dataset file.
+// encodeDataset returns the content of a dataset file.
 func encodeDataset(info DatasetInfo, rows *policies.Batch) ([]byte, error) {
 	if rows.N == 0 || len(rows.Columns) == 0 {
 		return nil, fmt.Errorf("%d rows of %d columns, want at least one of each", rows.N, len(rows.Columns))
@@ -83,7 +83,7 @@ func encodeDataset(info DatasetInfo, rows *policies.Batch) ([]byte, error) {
 	return a.AppendBinary(nil)
 }
 
-// checksum is that of the archive without a checksum.
+// checksum returns that of the archive without a checksum.
 func checksum(a *nn.Archive) (string, error) {
 	text, err := a.AppendBinary(nil)
 	if err != nil {
@@ -129,7 +129,7 @@ func replaceFile(path string, text []byte) error {
 
 // ReadDataset reads a dataset file. A file that is cut, has a changed byte, or is of another format is
 // an error that wraps [ErrDataset]; a value that is not finite is one that names column and row. While
-// it is read, a file takes about three times its size; what is returned takes as much as the file.
+// it is read, a file takes about three times its size in memory; the result takes as much as the file.
 func ReadDataset(path string) (DatasetInfo, *policies.Batch, error) {
 	info, rows, _, err := readDataset(path)
 	return info, rows, err
@@ -208,7 +208,7 @@ func DatasetFiles(paths ...string) ([]string, error) {
 	return files, nil
 }
 
-// firstTwice is an element that is there twice, or "".
+// firstTwice returns an element that occurs twice, or "".
 func firstTwice(names []string) string {
 	sorted := slices.Sorted(slices.Values(names))
 	for i := 1; i < len(sorted); i++ {

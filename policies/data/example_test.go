@@ -86,7 +86,8 @@ func ExampleWriteDataset() {
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 	path := filepath.Join(folder, "random"+data.DatasetExt)
-	if err := data.WriteDataset(path, data.DatasetInfo{Env: "CartPole-v1", Policy: "random", Episodes: 1, Return: 3}, transitions(3)); err != nil {
+	info := data.DatasetInfo{Env: "CartPole-v1", Policy: "random", Episodes: 1, Return: 3}
+	if err := data.WriteDataset(path, info, transitions(3)); err != nil {
 		fmt.Println(err)
 	}
 	d, err := data.OpenDataset(data.DatasetConfig{Paths: []string{folder}, Batch: 8})

@@ -81,10 +81,10 @@ func (b *Uniform) drawFresh(n int) error {
 	return nil
 }
 
-// The name of what an archive holds besides the rows.
+// The name of the part of an archive besides the rows.
 const freshPart = "replay.fresh"
 
-// Save writes the buffer's rows, what was used of them, and the random state to a.
+// Save writes the buffer's rows, their use, and the random state to a.
 func (b *Uniform) Save(a *nn.Archive) error {
 	if err := b.ring.Save(a); err != nil || b.fresh == nil {
 		return err

@@ -13,7 +13,7 @@ import (
 
 // memoryLimit returns the most memory that this process may use, and the source of the limit:
 // the least of its control group (version 2 or 1, with all parents), GOMEMLIMIT
-// and the machine. root is the file system. What cannot be read does not limit.
+// and the machine. root is the file system. A limit that cannot be read is ignored.
 func memoryLimit(root fs.FS) (limit uint64, from string) {
 	limit, from = math.MaxUint64, "nothing"
 	lower := func(v uint64, who string) {
@@ -39,7 +39,7 @@ func memoryLimit(root fs.FS) (limit uint64, from string) {
 	return limit, from
 }
 
-// groupFiles are the files that may hold a limit of this process's groups.
+// groupFiles returns the files that may hold a limit of this process's groups.
 func groupFiles(root fs.FS) []string {
 	const v2, v1 = "sys/fs/cgroup", "sys/fs/cgroup/memory"
 	files := []string{path.Join(v2, "memory.max"), path.Join(v1, "memory.limit_in_bytes")}
@@ -65,7 +65,7 @@ func groupFiles(root fs.FS) []string {
 	return files
 }
 
-// machineMemory is the physical memory, from /proc/meminfo.
+// machineMemory returns the physical memory, from /proc/meminfo.
 func machineMemory(root fs.FS) (uint64, bool) {
 	text, _ := fs.ReadFile(root, "proc/meminfo") // what cannot be read has no lines
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {

@@ -21,7 +21,7 @@ type PrioritisedConfig struct {
 // Prioritised is a replay buffer that draws rows in proportion to their priorities, which are those
 // that [Prioritised.Update] gave them. A new row has the greatest priority so far. T. Schaul et
 // al., "Prioritized Experience Replay" (2016), the proportional variant with a sum tree. A row beyond
-// MaxUses or MaxAge has the priority 0, whatever Update says.
+// MaxUses or MaxAge has the priority 0, also after an Update.
 type Prioritised struct {
 	ring
 	alpha, epsilon float64
@@ -64,7 +64,7 @@ func NewPrioritised(cfg PrioritisedConfig) *Prioritised {
 	return b
 }
 
-// Bytes is the memory that the buffer has taken, with its tree: 0 before Reserve.
+// Bytes returns the memory that the buffer has taken, with its tree: 0 before Reserve.
 func (b *Prioritised) Bytes() uint64 {
 	if !b.reserved() {
 		return 0
@@ -76,7 +76,7 @@ func (b *Prioritised) Bytes() uint64 {
 	return bytes
 }
 
-// treeBytes is what the tree takes.
+// treeBytes returns the size of the tree in bytes.
 func treeBytes(leaves int) uint64 { return 8 * 2 * uint64(leaves) }
 
 // Add copies the rows of src into the buffer, over the oldest ones when it is full.
@@ -166,7 +166,7 @@ func (b *Prioritised) find(n int) {
 	}
 }
 
-// take makes what was found part of the sample.
+// take adds the drawn rows to the sample.
 func (b *Prioritised) take(rows ...int) {
 	for _, row := range rows {
 		b.drawn = append(b.drawn, row)

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Unroll is what advantages and targets are computed from: sequences of Length steps, one after the
+// Unroll has the data for advantages and targets: sequences of Length steps, one after the
 // other. Step t of sequence k is row k*Length+t of each slice.
 type Unroll struct {
 	Length  int
@@ -32,7 +32,7 @@ func (u *Unroll) check(dst ...[]float32) {
 	}
 }
 
-// next is the value after row i, and whether row i+1 continues from there.
+// next returns the value after row i, and whether row i+1 continues from there.
 func (u *Unroll) next(i int) (value float32, goesOn bool) {
 	switch {
 	case u.Terminated[i] != 0:

@@ -19,7 +19,7 @@ func near(got, want []float32) bool {
 	return true
 }
 
-// three is a sequence of three rewards of 1.
+// three returns a sequence of three rewards of 1.
 func three() *Unroll {
 	return &Unroll{
 		Length: 3, Rewards: []float32{1, 1, 1}, Values: []float32{0.5, 0.6, 0.7}, Bootstrap: make([]float32, 3),

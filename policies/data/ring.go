@@ -17,7 +17,7 @@ type ring struct {
 	rows policies.Batch // Capacity rows once reserved
 	next int            // where the next row goes
 	size int
-	// extraBytes is what the buffer takes beside its rows.
+	// extraBytes is the memory that the buffer takes beside its rows.
 	extraBytes uint64
 	source     *rand.PCG
 	rng        *rand.Rand
@@ -37,7 +37,7 @@ func newRing(cfg UniformConfig) ring {
 	return ring{cfg: cfg, source: source, rng: rand.New(source)}
 }
 
-// Price is the number of bytes that capacity rows of these columns take.
+// Price returns the number of bytes that capacity rows of these columns take.
 func Price(capacity int, columns ...policies.Column) uint64 {
 	return uint64(capacity) * uint64(policies.RowBytes(columns))
 }
@@ -63,13 +63,13 @@ func (r *ring) Reserve(columns ...policies.Column) error {
 
 func (r *ring) reserved() bool { return r.rows.N > 0 }
 
-// Len is the number of rows that can be sampled.
+// Len returns the number of rows that can be sampled.
 func (r *ring) Len() int { return r.size }
 
-// Capacity is the most rows that the buffer keeps.
+// Capacity returns the most rows that the buffer keeps.
 func (r *ring) Capacity() int { return r.cfg.Capacity }
 
-// Bytes is the memory that the buffer has taken: 0 before Reserve.
+// Bytes returns the memory that the buffer has taken: 0 before Reserve.
 func (r *ring) Bytes() uint64 {
 	if !r.reserved() {
 		return 0

@@ -57,8 +57,8 @@ func (c RolloutConfig) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Rollout turns what was collected with one version of a policy into minibatches: Next computes
-// advantages and returns, and hands out all rows in a random order, some times over.
+// Rollout turns data that was collected with one version of a policy into minibatches: Next computes
+// advantages and returns, and hands out all rows in a random order, Epochs times.
 //
 //	err := r.Add(&batch)          // sequences of Length steps, with values and bootstraps
 //	for r.Next(&mini) {
@@ -94,7 +94,7 @@ func NewRollout(cfg RolloutConfig) *Rollout {
 func (r *Rollout) ScaleRewards(scale func(rewards []float32)) { r.scale = scale }
 
 // Add replaces the rows by those of src. They are whole sequences: step t of sequence k
-// is row k*Length+t. Besides what the policy needs, there must be the columns reward, value,
+// is row k*Length+t. Besides the columns that the policy needs, src must have reward, value,
 // bootstrap, terminated and truncated.
 func (r *Rollout) Add(src *policies.Batch) error {
 	u, n := r.unroll(src), src.N
@@ -121,7 +121,7 @@ func (r *Rollout) Add(src *policies.Batch) error {
 	return nil
 }
 
-// unroll are the columns of b that advantages are computed from.
+// unroll returns the columns of b that advantages are computed from.
 func (r *Rollout) unroll(b *policies.Batch) Unroll {
 	return Unroll{
 		Length: r.cfg.Length, Rewards: b.Floats(policies.Reward), Values: b.Floats(policies.Value),
@@ -160,7 +160,7 @@ func (r *Rollout) take(src *policies.Batch) {
 	}
 }
 
-// prefix are the columns that came from outside.
+// prefix returns the columns that came from outside.
 func (r *Rollout) prefix() *policies.Batch {
 	return &policies.Batch{N: r.rows.N, Columns: r.rows.Columns[:len(r.rows.Columns)-2]}
 }
@@ -193,7 +193,7 @@ func (r *Rollout) Next(dst *policies.Batch) bool {
 	return true
 }
 
-// steps are the rows of the sequences with these first rows.
+// steps returns the rows of the sequences with these first rows.
 func (r *Rollout) steps(firsts []int) []int {
 	r.picked = r.picked[:0]
 	for _, first := range firsts {
@@ -204,7 +204,7 @@ func (r *Rollout) steps(firsts []int) []int {
 	return r.picked
 }
 
-// Len is the number of rows.
+// Len returns the number of rows.
 func (r *Rollout) Len() int { return r.rows.N }
 
 // Save writes the random state: rows are learned from before anything is saved.
@@ -217,7 +217,7 @@ func (r *Rollout) Save(a *nn.Archive) error {
 	return nil
 }
 
-// Restore takes over what Save wrote. The rollout is then empty.
+// Restore reads the state that Save wrote. The rollout is then empty.
 func (r *Rollout) Restore(a *nn.Archive) error {
 	random, err := hex.DecodeString(a.Meta["rollout/random"])
 	if err == nil {

@@ -193,7 +193,8 @@ func TestP4RestoredRolloutGivesTheSameOrders(t *testing.T) {
 func TestRolloutRefuses(t *testing.T) {
 	r := NewRollout(RolloutConfig{Length: 4, Minibatches: 5})
 	for want, b := range map[string]*policies.Batch{
-		"0 rows, want whole sequences of 4 steps": collected(0), "6 rows, want": collected(6), "4 rows are fewer than 5 minibatches": collected(4),
+		"0 rows, want whole sequences of 4 steps": collected(0), "6 rows, want": collected(6),
+		"4 rows are fewer than 5 minibatches":       collected(4),
 		"want the columns reward, value, bootstrap": func() *policies.Batch { b := collected(8); b.Columns = b.Columns[:5]; return b }(),
 		`column "obs" of 8 rows`:                    func() *policies.Batch { b := collected(8); b.Columns[0].Floats = nil; return b }(),
 	} {
@@ -202,7 +203,8 @@ func TestRolloutRefuses(t *testing.T) {
 		}
 	}
 	whole := NewRollout(RolloutConfig{Length: 4, Minibatches: 3, Sequences: true})
-	const few = "2 sequences of 4 steps are fewer than 3 minibatches, which are of whole sequences: want fewer minibatches or more environments"
+	const few = "2 sequences of 4 steps are fewer than 3 minibatches, which are of whole sequences: " +
+		"want fewer minibatches or more environments"
 	if err := whole.Add(collected(8)); err == nil || !strings.Contains(err.Error(), few) {
 		t.Errorf("%v, want %s", err, few)
 	}

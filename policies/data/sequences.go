@@ -29,8 +29,8 @@ func (c SequencesConfig) Validate() error {
 
 // Sequences is the source of a policy that learns from whole sequences in the order in which they came,
 // and corrects for the age of the weights that have chosen the actions, as IMPALA and APPO do. It holds
-// what has been added and not learned from: a learner that takes one trajectory in each step, and
-// learns from all of it, bounds that. It is not safe for concurrent use.
+// the sequences that were added and not learned from. A learner that takes one trajectory in each step, and
+// learns from all of it, bounds their number. It is not safe for concurrent use.
 type Sequences struct {
 	cfg  SequencesConfig
 	rows policies.Batch // oldest first; whole sequences
@@ -48,7 +48,7 @@ func NewSequences(cfg SequencesConfig) *Sequences {
 	return &Sequences{cfg: cfg}
 }
 
-// Len is the number of sequences in the queue.
+// Len returns the number of sequences in the queue.
 func (s *Sequences) Len() int { return s.rows.N / s.cfg.Length }
 
 // Add appends whole sequences: step t of sequence k is row k*Length+t.
@@ -86,7 +86,7 @@ func (s *Sequences) Next(dst *policies.Batch) bool {
 // Learned does nothing.
 func (s *Sequences) Learned(*policies.Batch) error { return nil }
 
-// Save writes what is in the queue.
+// Save writes the content of the queue.
 func (s *Sequences) Save(a *nn.Archive) error {
 	a.Set("sequences/uses", uint64(s.uses))
 	return PutRows(a, "sequences", &s.rows, s.rows.N)

@@ -8,7 +8,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// Source turns what was collected into the batches that a policy learns from. [Replay], [Rollout],
+// Source turns collected data into the batches that a policy learns from. [Replay], [Rollout],
 // [Sequences] and [Dataset] are sources.
 //
 //	err := source.Add(&collected)
@@ -17,7 +17,7 @@ import (
 //		err = source.Learned(&batch)
 //	}
 type Source interface {
-	// Add takes what was collected.
+	// Add takes collected rows.
 	Add(b *policies.Batch) error
 	// Next fills dst with the batch of the next update, and reports false when there is
 	// nothing to learn until more is added. A source that needs no additions, such as a data set,
@@ -34,7 +34,7 @@ var (
 	_ Source = (*Rollout)(nil)
 )
 
-// Buffer is what a Replay draws from: a [Uniform] or a [Prioritised].
+// Buffer is the replay buffer of a Replay: a [Uniform] or a [Prioritised].
 type Buffer interface {
 	Add(src *policies.Batch) error
 	Len() int
@@ -49,9 +49,9 @@ type Buffer interface {
 // ReplayConfig determines how often a replay buffer is learned from. The zero value is the most common one:
 // a batch of 64 for each row.
 //
-// Batch * Updates / Every is what Reverb calls samples per insert. It holds with any number of collectors,
-// and nothing can wait forever: a learner takes what was collected before it makes the updates that are due
-// for it, and then waits for more; a collector waits when it is some trajectories ahead (see package
+// Batch * Updates / Every is Reverb's samples per insert. It holds with any number of collectors,
+// and nothing can wait forever: a learner takes the collected rows before it makes the updates that are due
+// for them, and then waits for more; a collector waits when it is some trajectories ahead (see package
 // middleware/rl), and those are taken whether an update is due or not.
 type ReplayConfig struct {
 	Batch int // rows of an update; 0 means 64
@@ -114,13 +114,13 @@ func NewReplay(buf Buffer, cfg ReplayConfig) *Replay {
 	return &Replay{buf: buf, cfg: cfg.ensureDefaults(buf.Capacity())}
 }
 
-// Len is the number of rows in the buffer.
+// Len returns the number of rows in the buffer.
 func (r *Replay) Len() int { return r.buf.Len() }
 
-// Capacity is the most rows that the buffer keeps.
+// Capacity returns the most rows that the buffer keeps.
 func (r *Replay) Capacity() int { return r.buf.Capacity() }
 
-// Bytes is the memory that the buffer has taken.
+// Bytes returns the memory that the buffer has taken.
 func (r *Replay) Bytes() uint64 { return r.buf.Bytes() }
 
 // Add puts rows into the buffer.

@@ -9,7 +9,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// rewarded is a batch of rows with the rewards from, from+1, ...
+// rewarded returns a batch of rows with the rewards from, from+1, ...
 func rewarded(from, n int) *policies.Batch {
 	b := new(policies.Batch)
 	b.Init(policies.Column{Name: policies.Reward, Kind: policies.Float32})

@@ -7,7 +7,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// spent is what a prioritised buffer with limits knows of its rows. A row that may not be drawn any more has the
+// spent has the uses and the ages of the rows of a prioritised buffer with limits. A row that may not be drawn any more has the
 // priority 0 in the tree.
 type spent struct {
 	uses   []uint32 // of each row of the buffer
@@ -39,8 +39,8 @@ func (b *Prioritised) end(row int) {
 	b.set(row, 0)
 }
 
-// findWithin draws n rows within the limits, or none. Where rows that were found may not be drawn any more, others
-// are found in their place, from what is left.
+// findWithin draws n rows within the limits, or none. Other rows replace drawn
+// rows that have reached a limit.
 func (b *Prioritised) findWithin(n int) error {
 	s, versions := b.spent, b.rows.Words(policies.Version)
 	for len(b.drawn) < n && s.live > 0 {
@@ -67,7 +67,7 @@ func (b *Prioritised) findWithin(n int) error {
 	return nil
 }
 
-// spentPart is the name of what an archive holds of the limits of a prioritised buffer.
+// spentPart is the name of the part of an archive with the limits of a prioritised buffer.
 const spentPart = "replay.spent"
 
 func (s *spent) save(a *nn.Archive, size int) {
@@ -78,7 +78,7 @@ func (s *spent) save(a *nn.Archive, size int) {
 	a.Put(spentPart, nn.State{Tensors: []nn.Tensor{{Name: "uses", Shape: []int{len(words)}, Words: words}}})
 }
 
-// restoreSpent makes the limits what they were at save, when the priorities are restored.
+// restoreSpent restores the state of the limits, after the priorities.
 func (b *Prioritised) restoreSpent(a *nn.Archive) error {
 	state, err := a.State(spentPart)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package data has the sources that policies learn from.
+// Package data has sources of training data for policies.
 //
 //	buf := data.NewUniform(data.UniformConfig{Capacity: 20_000, Seed: 7})
 //	err := buf.Reserve(policies.TransitionColumns(4, 1)...) // takes its memory now: buf.Bytes()
@@ -9,8 +9,8 @@
 //
 // Rows are batches of columns, of which a source needs to know nothing. The memory of all Capacity
 // rows is taken at once by Reserve, or by the first Add; it does not grow, and neither Add nor
-// Sample allocates. A source that would not fit in what the process may use, by its control group,
-// GOMEMLIMIT, or the machine, is refused with its price.
+// Sample allocates. A source that is larger than the memory limit of the process, by its control
+// group, GOMEMLIMIT, or the machine, is refused with an error that has its size.
 //
 // A source is not safe for concurrent use. The same seed and additions give the same samples.
 package data
@@ -26,8 +26,8 @@ import (
 type UniformConfig struct {
 	Capacity int    // rows; 0 means 100,000
 	Seed     uint64 // of the samples
-	// LimitBytes is the most that the buffer may take; 0 means what the
-	// process may use.
+	// LimitBytes is the largest size of the buffer; 0 means the memory limit of
+	// the process.
 	LimitBytes uint64
 	// MaxUses, if not 0, is how many times a row may be in a sample; then it is drawn no more. MaxAge, if
 	// not 0, does so with rows whose actions were chosen by weights that are more than that many

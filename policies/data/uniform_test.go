@@ -110,7 +110,8 @@ func TestP6PriceIsKnownAndLimited(t *testing.T) {
 	var none policies.Batch
 	none.Init(policies.TransitionColumns(4, 1)...)
 	err := small.Add(&none)
-	if !errors.Is(err, ErrMemory) || err.Error() != "replay buffer beyond the memory limit: 1000 rows take 51000 bytes, LimitBytes allows 50999: lower the capacity" {
+	const text = "replay buffer beyond the memory limit: 1000 rows take 51000 bytes, LimitBytes allows 50999: lower the capacity"
+	if !errors.Is(err, ErrMemory) || err.Error() != text {
 		t.Errorf("beyond the limit: %v", err)
 	}
 	huge := NewUniform(UniformConfig{Capacity: 1 << 40})

@@ -67,7 +67,7 @@ func New(cfg Config) *DDPG {
 // Spec describes the policy.
 func (p *DDPG) Spec() policies.Spec { return p.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (p *DDPG) Config() Config { return p.cfg }
 
 // Version counts the updates behind the weights, those before a Load included.
@@ -102,7 +102,7 @@ func (p *DDPG) Act(a *policies.Act) error {
 	return nil
 }
 
-// Export implements policies.Exporter. The output "mean" is what the actor says, before it is clipped to the box.
+// Export implements policies.Exporter. The output "mean" is the actor's output, before it is clipped to the box.
 func (p *DDPG) Export(g *graph.Graph, obs graph.Value) error {
 	mean, err := p.actor.Export(g, "ddpg.actor/", obs)
 	if err != nil {

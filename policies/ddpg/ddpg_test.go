@@ -37,7 +37,7 @@ func TestLearnsPendulum(t *testing.T) {
 	}
 }
 
-// random is a batch for p as a replay could have it.
+// random returns a batch for p as a replay could have it.
 func random(rng *rand.Rand, p *DDPG, n int) *policies.Batch {
 	var b policies.Batch
 	b.Init(p.Spec().Learns...)
@@ -68,7 +68,7 @@ func small(edit func(*Config)) *DDPG {
 	return New(cfg)
 }
 
-// linear is a DDPG without hidden layers, whose observations and actions have one number: actor
+// linear returns a DDPG without hidden layers, whose observations and actions have one number: actor
 // weights are (w, b), those of a critic (obs, action, b).
 func linear(edit func(*Config)) *DDPG {
 	return small(func(c *Config) {

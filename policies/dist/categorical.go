@@ -47,11 +47,11 @@ func checkMask(mask []bool, sizes []int) {
 // ActionSize is 1.
 func (c Categorical) ActionSize() int { return 1 }
 
-// LogProbs are the logarithms of the probabilities of all actions, batch x n. Those of forbidden
+// LogProbs returns the logarithms of the probabilities of all actions, batch x n. Those of forbidden
 // actions are about -1e30.
 func (c Categorical) LogProbs() nn.Value { return c.log }
 
-// LogProb is the logarithm of the probability of the action in each row.
+// LogProb returns the logarithm of the probability of the action in each row.
 func (c Categorical) LogProb(actions []float32) nn.Value {
 	checkActions("categorical", len(actions), c.log.Rows(), 1)
 	return c.log.Pick(actions)
@@ -60,7 +60,7 @@ func (c Categorical) LogProb(actions []float32) nn.Value {
 // Entropy is -sum(p log p) of each row.
 func (c Categorical) Entropy() nn.Value { return entropy(c.log) }
 
-// KL is the divergence from q to c, the sum of p (log p - log q) of each row, with the
+// KL returns the divergence from q to c, the sum of p (log p - log q) of each row, with the
 // probabilities p of c.
 func (c Categorical) KL(q Categorical) nn.Value { return divergence(c.log, q.log) }
 
@@ -134,10 +134,10 @@ func NewMultiCategorical(logits nn.Value, sizes []int, mask []bool) MultiCategor
 	return m
 }
 
-// ActionSize is the number of choices.
+// ActionSize returns the number of choices.
 func (m MultiCategorical) ActionSize() int { return len(m.sizes) }
 
-// LogProb is the logarithm of the probability of the action in each row: the sum over its choices.
+// LogProb returns the logarithm of the probability of the action in each row: the sum over its choices.
 func (m MultiCategorical) LogProb(actions []float32) nn.Value {
 	k := len(m.sizes)
 	checkActions("multi-categorical", len(actions), m.log.Rows(), k)
@@ -157,7 +157,7 @@ func (m MultiCategorical) LogProb(actions []float32) nn.Value {
 // Entropy is -sum(p log p) of each row: the sum over the choices.
 func (m MultiCategorical) Entropy() nn.Value { return entropy(m.log) }
 
-// KL is the divergence from q to m: the sum over the choices.
+// KL returns the divergence from q to m: the sum over the choices.
 func (m MultiCategorical) KL(q MultiCategorical) nn.Value { return divergence(m.log, q.log) }
 
 // Sample draws an action for each row. It takes one number from rng for each choice.
@@ -168,7 +168,7 @@ func (m MultiCategorical) Sample(dst []float32, rng *rand.Rand) {
 // Mode writes the most probable action of each choice, of equal ones the first.
 func (m MultiCategorical) Mode(dst []float32) { m.each(dst, greatest) }
 
-// each writes what choose takes, given the log-probabilities of a choice.
+// each writes the choices of choose, which gets the log-probabilities of one choice.
 func (m MultiCategorical) each(dst []float32, choose func(log []float32) int) {
 	k := len(m.sizes)
 	checkActions("multi-categorical", len(dst), m.log.Rows(), k)

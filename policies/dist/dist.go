@@ -18,7 +18,7 @@
 // # Numbers
 //
 // Logits may have any size up to 1e38: no exponential overflows. Standard deviations are given
-// by their natural logarithms, which should lie in about -20..20; limit what a network says with
+// by their natural logarithms, which should lie in about -20..20; limit a network's output with
 // [github.com/ditask/ditask/policies/nn.Value.Clamp]. Nothing here checks for NaN: a trainer
 // finds it in the loss.
 //
@@ -37,7 +37,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// Distribution is what all distributions here can do.
+// Distribution has the methods that all distributions of this package share.
 type Distribution interface {
 	// ActionSize is the number of numbers in an action.
 	ActionSize() int

@@ -27,7 +27,7 @@ func near(t *testing.T, what string, got nn.Value, want ...float64) {
 	}
 }
 
-// softmax is the distribution of logits in float64.
+// softmax returns the distribution of logits in float64.
 func softmax(logits ...float64) []float64 {
 	top, sum := slices.Max(logits), 0.0
 	p := make([]float64, len(logits))
@@ -165,7 +165,7 @@ func TestSamplesHaveTheirProbabilities(t *testing.T) {
 	}
 }
 
-// normal is the logarithm of a normal density.
+// normal returns the logarithm of a normal density.
 func normal(x, mean, logStd float64) float64 {
 	z := (x - mean) / math.Exp(logStd)
 	return -z*z/2 - logStd - math.Log(2*math.Pi)/2

@@ -27,7 +27,7 @@ func NewGaussian(mean, logStd nn.Value) Gaussian {
 // ActionSize is n.
 func (g Gaussian) ActionSize() int { return g.mean.Cols() }
 
-// LogProb is the logarithm of the density at the action of each row: the sum over the numbers of
+// LogProb returns the logarithm of the density at the action of each row: the sum over the numbers of
 // -((a - mean) / std)^2 / 2 - log std - log(2 pi) / 2.
 func (g Gaussian) LogProb(actions []float32) nn.Value {
 	checkActions("gaussian", len(actions), g.mean.Rows(), g.mean.Cols())
@@ -43,13 +43,13 @@ func (g Gaussian) density(actions nn.Value) nn.Value {
 // perNumber is x for each number of an action.
 func (g Gaussian) perNumber(x float64) float32 { return float32(x * float64(g.mean.Cols())) }
 
-// Entropy is the sum over the numbers of log std + log(2 pi e) / 2, of each row.
+// Entropy returns the sum over the numbers of log std + log(2 pi e) / 2, of each row.
 func (g Gaussian) Entropy() nn.Value {
 	rows := g.mean.Tape().Zeros(g.mean.Rows(), 1)
 	return g.logStd.RowSums().AddNumber(g.perNumber(0.5 * math.Log(2*math.Pi*math.E))).Add(rows)
 }
 
-// KL is the divergence from q to g: the sum over the numbers of log(sq/sp) + (sp^2 + (mp-mq)^2) /
+// KL returns the divergence from q to g: the sum over the numbers of log(sq/sp) + (sp^2 + (mp-mq)^2) /
 // (2 sq^2) - 1/2 of each row, with means mp and deviations sp of g, and mq and sq of q.
 func (g Gaussian) KL(q Gaussian) nn.Value {
 	log := g.logStd.Sub(q.logStd)

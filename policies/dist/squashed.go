@@ -49,10 +49,10 @@ func NewSquashedGaussian(mean, logStd nn.Value, low, high []float32) SquashedGau
 // ActionSize is n.
 func (s SquashedGaussian) ActionSize() int { return s.inner.ActionSize() }
 
-// LogProb is the logarithm of the density at the action of each row. The action is a constant:
-// gradients flow to mean and deviation. Near a bound u cannot be told from the action, since
-// tanh rounds to 1 there: |u| counts as at most 8.7. Where the density of a fresh sample is
-// wanted, RSample gives it exactly.
+// LogProb returns the logarithm of the density at the action of each row. The action is a constant:
+// gradients flow to mean and deviation. Near a bound the action does not determine u, since
+// tanh rounds to 1 there: |u| counts as at most 8.7. RSample gives the exact density of a
+// fresh sample.
 func (s SquashedGaussian) LogProb(actions []float32) nn.Value {
 	rows, n := s.inner.mean.Rows(), s.ActionSize()
 	checkActions("squashed gaussian", len(actions), rows, n)
@@ -66,7 +66,7 @@ func (s SquashedGaussian) LogProb(actions []float32) nn.Value {
 	return s.density(u)
 }
 
-// density is the logarithm of the density at the actions of u: that of u, less the logarithm of
+// density returns the logarithm of the density at the actions of u: that of u, less the logarithm of
 // the derivative of the action by u. log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)) holds
 // for large u, where the left side is log(0).
 func (s SquashedGaussian) density(u nn.Value) nn.Value {
@@ -74,7 +74,7 @@ func (s SquashedGaussian) density(u nn.Value) nn.Value {
 	return s.inner.density(u).Add(bend).AddNumber(s.inner.perNumber(-2*math.Ln2) - s.volume)
 }
 
-// KL is the divergence from q to s. Both have the same bounds; it is that of the Gaussians then,
+// KL returns the divergence from q to s. Both have the same bounds; it is that of the Gaussians then,
 // since a bijection changes no divergence.
 func (s SquashedGaussian) KL(q SquashedGaussian) nn.Value { return s.inner.KL(q.inner) }
 
@@ -90,7 +90,7 @@ func (s SquashedGaussian) Mode(dst []float32) {
 	s.Squash(dst)
 }
 
-// Inner are the means of u, batch x n.
+// Inner returns the means of u, batch x n.
 func (s SquashedGaussian) Inner() nn.Value { return s.inner.mean }
 
 // Squash replaces values of u, batch x n, by their actions.

@@ -15,7 +15,8 @@ import (
 // TestConformance with each of the extensions, and with all.
 func TestConformance(t *testing.T) {
 	for name, cfg := range map[string]Config{
-		"plain": {}, "double": {Double: true}, "dueling": {Dueling: true}, "noisy": {Noisy: true}, "soft target": {Tau: 0.1}, "squared": {Loss: MSE},
+		"plain": {}, "double": {Double: true}, "dueling": {Dueling: true}, "noisy": {Noisy: true},
+		"soft target": {Tau: 0.1}, "squared": {Loss: MSE},
 		"all": {Double: true, Dueling: true, Noisy: true, NStep: 3, TargetEvery: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +33,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// losses are the loss of a DQN whose gradients are not clipped, with equal noise at each call.
+// losses returns the loss of a DQN whose gradients are not clipped, with equal noise at each call.
 func losses(cfg Config, rng *rand.Rand) []policytest.Loss {
 	cfg.MaxGradNorm, cfg.Tau, cfg.TargetEvery = -1, 0, 1<<30
 	q := New(cfg)

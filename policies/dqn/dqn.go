@@ -1,6 +1,6 @@
 // Package dqn is deep Q-learning for discrete actions, with the extensions
-// double, dueling, n-step returns, prioritised replay and noisy networks. What it
-// shares with package c51 and others is in package qnetwork.
+// double, dueling, n-step returns, prioritised replay and noisy networks. Package
+// qnetwork has the parts that it shares with package c51 and others.
 //
 //	q := dqn.New(dqn.Config{Obs: env.ObservationSpace(), Action: envs.Discrete{N: 2}, Seed: 7, Double: true})
 //	err := q.Act(&act)                 // the actions of highest value, or random ones
@@ -50,7 +50,7 @@ func New(cfg Config) *DQN {
 	return &DQN{Model: qnetwork.New(cfg.model()), cfg: cfg}
 }
 
-// Config is the config with its defaults, and with the rate of the last SetRate.
+// Config returns the config with its defaults, and with the rate of the last SetRate.
 func (q *DQN) Config() Config {
 	cfg := q.cfg
 	cfg.Adam.Rate = q.Rate()

@@ -17,7 +17,7 @@ import (
 
 var two = envs.Discrete{N: 2}
 
-// box is the space of that many values.
+// box returns the space of that many values.
 func box(n int) envs.Space { return envs.NewBox(-1e30, 1e30, n) }
 
 // greedy writes the greedy actions.
@@ -30,7 +30,7 @@ func greedy(q *DQN, dst []int, obs []float32) error {
 	return err
 }
 
-// metric is the metric of that name.
+// metric returns the metric of that name.
 func metric(all []policies.Metric, name string) float64 {
 	for _, m := range all {
 		if m.Name == name {
@@ -40,7 +40,7 @@ func metric(all []policies.Metric, name string) float64 {
 	return math.NaN()
 }
 
-// tiny is a DQN whose online and target networks are linear maps given by
+// tiny returns a DQN whose online and target networks are linear maps given by
 // hand: Q(s) = s*w, one observed value, two actions.
 func tiny(cfg Config, online, target [2]float32) *DQN {
 	cfg.Obs, cfg.Action, cfg.Hidden = box(1), two, []int{}
@@ -231,7 +231,7 @@ func TestP7NonFiniteIsNamed(t *testing.T) {
 	}
 }
 
-// one is a batch of transitions that terminate, each of one observed value and a reward.
+// one returns a batch of transitions that terminate, each of one observed value and a reward.
 func one(pairs ...[2]float32) *policies.Batch {
 	var b policies.Batch
 	b.Init(policies.TransitionColumns(1, 1)...)

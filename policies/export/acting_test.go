@@ -77,7 +77,7 @@ func (p *netPolicy) Export(g *graph.Graph, obs graph.Value) error {
 	return nil
 }
 
-// acting is one of each algorithm and kind of action, and networks with all layers. Their weights are random
+// acting returns one of each algorithm and kind of action, and networks with all layers. Their weights are random
 // and of the size of trained ones.
 func acting(t *testing.T) map[string]policies.Policy {
 	obs, wide := envs.NewBox(-1, 1, 3), envs.NewBox(float32(math.Inf(-1)), float32(math.Inf(1)), 2)
@@ -164,7 +164,7 @@ func follow(t *testing.T, p policies.Policy, rows, n int) steps {
 	return s
 }
 
-// onnx is the ONNX file of a policy.
+// onnx returns the ONNX file of a policy.
 func onnx(t *testing.T, name string, p policies.Policy) []byte {
 	t.Helper()
 	var file, again bytes.Buffer

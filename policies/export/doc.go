@@ -11,7 +11,7 @@
 // The files compute the action that Act chooses with Greedy set, from the weights that the policy has at the
 // time of the call: a policy is a [policies.Exporter], which describes its computation as a [graph.Graph]
 // ([Graph]). Normalised observations are part of it: all files take raw ones. Observations must be finite;
-// what the files do with others is not defined.
+// the results for others are undefined.
 //
 // # Concurrency and errors
 //

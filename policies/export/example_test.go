@@ -30,7 +30,7 @@ func ExampleONNX() {
 	// Output: true <nil>
 }
 
-// What a policy computes, which a program may write in its own form.
+// A graph lists the operations of a policy, from which a program can write other formats.
 func ExampleGraph() {
 	policy := dqn.New(dqn.Config{Obs: envs.NewBox(-1, 1, 4), Action: envs.Discrete{N: 2, Start: 1}, Hidden: []int{8}})
 	g, err := export.Graph(policy)

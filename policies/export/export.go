@@ -16,7 +16,7 @@ import (
 	"github.com/ditask/ditask/policies/graph"
 )
 
-// Meta is what a file says of its policy. Every field may be empty; what is empty is left out.
+// Meta describes the policy in a file. Every field may be empty; empty fields are left out.
 type Meta struct {
 	Algorithm string // such as "ppo"
 	Env       string // such as "CartPole-v1"
@@ -27,7 +27,7 @@ type Meta struct {
 // module is the import path by which build information knows ditask.
 const module = "github.com/ditask/ditask"
 
-// version is that of ditask in this program.
+// version returns that of ditask in this program.
 func version(info *debug.BuildInfo, ok bool) string {
 	const unknown = "(devel)"
 	if !ok {
@@ -44,10 +44,10 @@ func version(info *debug.BuildInfo, ok bool) string {
 	return unknown
 }
 
-// property is one thing that a file says of its policy.
+// property is one entry of a file's metadata.
 type property struct{ key, value string }
 
-// properties are the metadata of a policy's file, in the order in which they are written.
+// properties returns the metadata of a policy's file, in the order in which they are written.
 func (m Meta) properties(p policies.Policy) ([]property, error) {
 	spec := p.Spec()
 	obs, err := spaceJSON(spec.Obs)
@@ -74,7 +74,7 @@ func (m Meta) properties(p policies.Policy) ([]property, error) {
 	return slices.DeleteFunc(all, func(x property) bool { return x.value == "" }), nil
 }
 
-// spaceJSON is a space as JSON, in Gymnasium's words. A bound that is infinite is null.
+// spaceJSON returns a space as JSON, in Gymnasium's words. A bound that is infinite is null.
 func spaceJSON(space envs.Space) (string, error) {
 	out := struct {
 		Type   string     `json:"type"`
@@ -110,7 +110,7 @@ func spaceJSON(space envs.Space) (string, error) {
 	return string(text), err
 }
 
-// bounds are the values, with nil for those that are infinite.
+// bounds returns the values, with nil for those that are infinite.
 func bounds(values []float32) []*float32 {
 	out := make([]*float32, len(values))
 	for i := range values {
@@ -121,7 +121,7 @@ func bounds(values []float32) []*float32 {
 	return out
 }
 
-// Graph describes what the policy computes to act greedily. The error says what stands in the way.
+// Graph returns the computation of the policy's greedy actions. The error names the part that cannot be described.
 func Graph(p policies.Policy) (*graph.Graph, error) {
 	e, ok := p.(policies.Exporter)
 	if !ok {
@@ -139,7 +139,7 @@ func Graph(p policies.Policy) (*graph.Graph, error) {
 	return g, nil
 }
 
-// fits reports how inputs and outputs differ from what the policy's Spec says.
+// fits reports differences of inputs and outputs from the policy's Spec.
 func fits(g *graph.Graph, spec *policies.Spec) error {
 	var faults []error
 	want := func(what string, n *graph.Node, kind graph.Kind, shape ...int) {

@@ -21,7 +21,7 @@ func WriteFile(path string, write func(w io.Writer) error) (err error) {
 		}
 	}()
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return errors.New("it is there and no regular file: give the name of a file")
+		return errors.New("it exists and is no regular file: give the name of a file")
 	}
 	dir := filepath.Dir(path)
 	f, err := safefile.Create(filepath.Join(dir, "."+filepath.Base(path)+".new"), 0o644)

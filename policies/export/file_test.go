@@ -20,7 +20,7 @@ import (
 	"github.com/ditask/ditask/policies/sac"
 )
 
-// forms are the kinds of files.
+// forms returns the kinds of files.
 func forms(p policies.Policy, meta export.Meta) map[string]func(w io.Writer) error {
 	return map[string]func(w io.Writer) error{
 		"onnx":        func(w io.Writer) error { return export.ONNX(w, p, meta) },
@@ -68,7 +68,7 @@ func TestSafetensors(t *testing.T) {
 	}
 }
 
-// TestFullDisk is an error of every form, and of WriteFile, which leaves what was there.
+// TestFullDisk: a full disk is an error of every format, and of WriteFile, which keeps the existing file.
 func TestFullDisk(t *testing.T) {
 	p := acting(t)["dqn"]
 	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); err == nil {
@@ -125,7 +125,7 @@ func TestWriteFile(t *testing.T) {
 		t.Error("write was called")
 		return nil
 	}
-	const irregular = "it is there and no regular file: give the name of a file"
+	const irregular = "it exists and is no regular file: give the name of a file"
 	if err := export.WriteFile(dir, called); err == nil || !strings.Contains(err.Error(), irregular) {
 		t.Error(err)
 	}

@@ -15,7 +15,7 @@ func decode(text string) []float32 {
 }
 `
 
-// goHelper is a function of a Go file, which is there if it is used.
+// goHelper is a function that a Go file contains if it uses it.
 type goHelper struct {
 	name    string
 	imports []string
@@ -223,7 +223,7 @@ func join[T int | float32](values ...[]T) []T { return slices.Concat(values...) 
 `},
 }
 
-// pairwise is the text of a function of two values, the second of which is repeated.
+// pairwise returns the text of a function of two values, the second of which is repeated.
 func pairwise(name, what, expression string) string {
 	return "// " + name + " is " + what + ", element by element. y is repeated if it has fewer.\nfunc " + name + `(x, y []float32) []float32 {
 	out := make([]float32, len(x))

@@ -38,8 +38,8 @@ func (c GoConfig) Validate() error {
 
 // Go writes the policy as one file of Go source, which imports only the standard library. The package has the
 // type Policy, whose method Act takes one observation and returns an int for an envs.Discrete, an []int for
-// an envs.MultiDiscrete, and a []float32 for a box. Evaluate returns what stands behind the action, too.
-// A recurrent Policy has its state inside, and the method Reset begins an episode.
+// an envs.MultiDiscrete, and a []float32 for a box. Evaluate also returns the values from which the
+// action follows. A recurrent Policy keeps its state, and has the method Reset, which begins an episode.
 func Go(w io.Writer, p policies.Policy, cfg GoConfig) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -82,7 +82,7 @@ type goResult struct {
 	field, kind, value, output string
 }
 
-// file is the whole source, before it is formatted.
+// file returns the whole source, before it is formatted.
 func (b *goBuilder) file() []byte {
 	b.name()
 	for i := range b.g.Nodes {
@@ -124,7 +124,7 @@ func identifier(name string, exported bool) string {
 	return text
 }
 
-// unique is the name, with a number if it is taken.
+// unique returns the name, with a number if it is taken.
 func unique(taken map[string]bool, name string) string {
 	out := name
 	for i := 2; taken[out]; i++ {
@@ -167,10 +167,10 @@ func (b *goBuilder) call(i int, helper string, args ...any) {
 	fmt.Fprintf(&b.body, "\t%s := %s(%s)\n", b.names[i], helper, strings.Join(text, ", "))
 }
 
-// literal is a finite number in Go.
+// literal returns a finite number in Go.
 func literal(x float32) string { return strconv.FormatFloat(float64(x), 'g', -1, 32) }
 
-// node writes what computes node i.
+// node writes the computation of node i.
 func (b *goBuilder) node(i int) {
 	n := &b.g.Nodes[i]
 	in := make([]string, len(n.In))
@@ -208,7 +208,7 @@ func (b *goBuilder) node(i int) {
 	}
 }
 
-// shaped writes what computes a node whose helper must know shapes.
+// shaped writes the computation of a node whose helper must know shapes.
 func (b *goBuilder) shaped(i int, n *graph.Node, in []string) {
 	shape := func(k int) []int { return b.g.Nodes[n.In[k]].Shape }
 	last := func(k int) int { return shape(k)[len(shape(k))-1] }
@@ -259,7 +259,7 @@ func (b *goBuilder) outputs() {
 	}
 }
 
-// state is the size of the state, 0 without one, and the value of the next one.
+// state returns the size of the state, 0 without one, and the value of the next one.
 func (b *goBuilder) state() (size int, next string) {
 	for i := range b.g.Nodes {
 		if n := &b.g.Nodes[i]; n.Op == graph.Input && n.Name == graph.State {

@@ -11,7 +11,7 @@ import (
 	"github.com/ditask/ditask/policies/graph"
 )
 
-// obsSize is the number of values in an observation.
+// obsSize returns the number of values in an observation.
 func (b *goBuilder) obsSize() int {
 	for i := range b.g.Nodes {
 		if n := &b.g.Nodes[i]; n.Op == graph.Input && n.Name == graph.Obs {
@@ -21,7 +21,7 @@ func (b *goBuilder) obsSize() int {
 	return 0
 }
 
-// action is the field of the action.
+// action returns the field of the action.
 func (b *goBuilder) action() goResult {
 	i := slices.IndexFunc(b.results, func(r goResult) bool { return r.output == graph.Action })
 	return b.results[i]
@@ -53,7 +53,7 @@ func (b *goBuilder) head() {
 	fmt.Fprint(w, ")\n")
 }
 
-// imports are the packages that the file needs.
+// imports returns the packages that the file needs.
 func (b *goBuilder) imports() []string {
 	need := map[string]bool{"fmt": true}
 	for _, h := range goHelpers {
@@ -93,7 +93,7 @@ func (b *goBuilder) encodes() bool {
 	return false
 }
 
-// constants are the nodes that are constants, in order.
+// constants returns the nodes that are constants, in order.
 func (b *goBuilder) constants() []int {
 	var all []int
 	for i := range b.g.Nodes {

@@ -37,7 +37,7 @@ func ONNX(w io.Writer, p policies.Policy, meta Meta) error {
 	return nil
 }
 
-// model is a ModelProto.
+// model returns a ModelProto.
 func model(g *graph.Graph, properties []property) message {
 	b := &onnxBuilder{g: g, names: make([]string, len(g.Nodes))}
 	b.name()
@@ -92,7 +92,7 @@ func (b *onnxBuilder) name() {
 	}
 }
 
-// aliases adds what copies a result that has another name to an output.
+// aliases adds the copies of results whose names differ from those of their outputs.
 func (b *onnxBuilder) aliases() {
 	for _, o := range b.g.Outputs {
 		if from := b.names[o.Node]; from != o.Name {
@@ -101,7 +101,7 @@ func (b *onnxBuilder) aliases() {
 	}
 }
 
-// graph is the GraphProto.
+// graph returns the GraphProto.
 func (b *onnxBuilder) graph() message {
 	var m message
 	for _, n := range b.nodes {
@@ -159,7 +159,7 @@ func (b *onnxBuilder) number(i int, what string, value float32) string {
 	return name
 }
 
-// temporary is the name of a result within node i.
+// temporary returns the name of a result within node i.
 func (b *onnxBuilder) temporary(i int, what string) string {
 	return fmt.Sprintf("/%s_%d/%s", strings.ToLower(b.g.Nodes[i].Op.String()), i, what)
 }
@@ -170,7 +170,7 @@ var plain = map[graph.Op]string{
 	graph.Add: "Add", graph.Sub: "Sub", graph.Mul: "Mul", graph.Min: "Min", graph.Max: "Max",
 }
 
-// node adds what computes node i.
+// node adds the computation of node i.
 func (b *onnxBuilder) node(i int) {
 	n, result := &b.g.Nodes[i], b.names[i]
 	in := make([]string, len(n.In))

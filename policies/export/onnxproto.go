@@ -6,7 +6,7 @@ import (
 )
 
 // message is a message of protocol buffers as it is built: fields with their numbers, in the order of calls.
-// Only what a ModelProto of ONNX needs is here.
+// It supports only the fields that a ModelProto of ONNX needs.
 type message []byte
 
 const (
@@ -47,7 +47,7 @@ const (
 	typeInt64 = 7
 )
 
-// tensorProto is a TensorProto of that many elements, whose bytes are raw.
+// tensorProto returns a TensorProto of that many elements, whose bytes are raw.
 func tensorProto(name string, elements int, shape []int, raw []byte) message {
 	var m message
 	for _, d := range shape {
@@ -59,7 +59,7 @@ func tensorProto(name string, elements int, shape []int, raw []byte) message {
 	return m
 }
 
-// floatTensor is a TensorProto of float32.
+// floatTensor returns a TensorProto of float32.
 func floatTensor(name string, data []float32, shape ...int) message {
 	raw := make([]byte, 0, 4*len(data))
 	for _, v := range data {
@@ -68,7 +68,7 @@ func floatTensor(name string, data []float32, shape ...int) message {
 	return tensorProto(name, typeFloat, shape, raw)
 }
 
-// intTensor is a TensorProto of int64.
+// intTensor returns a TensorProto of int64.
 func intTensor(name string, data []int, shape ...int) message {
 	raw := make([]byte, 0, 8*len(data))
 	for _, v := range data {
@@ -113,7 +113,7 @@ func floatAttribute(name string, v float32) attribute {
 	return attribute(m)
 }
 
-// valueInfo is the ValueInfoProto of a batch of rows.
+// valueInfo returns the ValueInfoProto of a batch of rows.
 func valueInfo(name string, elements int, row []int) message {
 	var shape, n message
 	n.text(2, "N") // dim_param

@@ -1,5 +1,5 @@
-// Package graph describes what a policy computes to act greedily: a graph of operations from a batch of
-// observations to actions, as data that package export writes to files.
+// Package graph describes the computation of a policy's greedy actions: a graph of operations from a batch
+// of observations to actions, as data that package export writes to files.
 //
 //	g := graph.New()
 //	obs := g.Input(graph.Obs, 4)
@@ -12,7 +12,7 @@
 //	for _, n := range g.Nodes { ... } // in an order in which each node reads only earlier ones
 //
 // A policy does not write this by hand: a network of package nn adds its own operations
-// (nn.Net.Export), and policies.Exporter says how a policy adds the rest.
+// (nn.Net.Export), and a policy adds the rest in policies.Exporter.
 //
 // # Values
 //
@@ -24,7 +24,7 @@
 // # Concurrency and errors
 //
 // A Graph is not safe for concurrent use while it is built. Shapes that do not fit are a mistake of the
-// program and panic with "graph: " and the operation. What depends on data, such as weights that are not
-// finite, is an error of [Graph.Check]. [ErrUnsupported] is wrapped by the error of a policy or a layer
+// program and panic with "graph: " and the operation. Faults in data, such as weights that are not
+// finite, are errors of [Graph.Check]. [ErrUnsupported] is wrapped by the error of a policy or a layer
 // that cannot be described so.
 package graph

@@ -16,7 +16,7 @@ const (
 	Action    = "action"     // output: N actions
 )
 
-// ErrUnsupported is wrapped by the errors of what cannot be exported.
+// ErrUnsupported is wrapped by the errors of policies and layers that cannot be exported.
 var ErrUnsupported = errors.New("cannot be exported")
 
 // Kind is the type of a value's elements.
@@ -31,7 +31,7 @@ const (
 // Op is an operation.
 type Op uint8
 
-// The operations. Each says what its node reads and has besides In.
+// The operations. Each comment has the inputs of its node, and its fields besides In.
 const (
 	Input     Op = iota // Name
 	Constant            // Name, Data
@@ -67,7 +67,7 @@ var ops = [...]string{
 	"Max", "Scale", "Shift", "Clip", "Mean", "Slice", "Concat", "Reshape", "Repeat", "ArgMax", "Offset",
 }
 
-// String is the name of the operation.
+// String returns the name of the operation.
 func (o Op) String() string {
 	if int(o) < len(ops) {
 		return ops[o]
@@ -87,7 +87,7 @@ type Node struct {
 	Floats []float32 // see the operations
 }
 
-// Size is the number of elements in one row of the result.
+// Size returns the number of elements in one row of the result.
 func (n *Node) Size() int { return product(n.Shape) }
 
 // Result is an output of a graph.
@@ -111,10 +111,10 @@ type Value struct {
 	id int
 }
 
-// Graph is the graph to which the value belongs.
+// Graph returns the graph to which the value belongs.
 func (v Value) Graph() *Graph { return v.g }
 
-// Shape is the shape of one row, or of the constant. It must not be changed.
+// Shape returns the shape of one row, or of the constant. It must not be changed.
 func (v Value) Shape() []int { return v.node().Shape }
 
 func (v Value) node() *Node { return &v.g.Nodes[v.id] }
@@ -198,7 +198,7 @@ func (g *Graph) Check() error {
 	seen := map[string]bool{}
 	name := func(what, name string) {
 		if name == "" || seen[name] || strings.HasPrefix(name, "/") {
-			faults = append(faults, fmt.Errorf("%s is named %q, want a name of its own that does not begin with a slash", what, name))
+			faults = append(faults, fmt.Errorf("%s is named %q, want a unique name that does not begin with a slash", what, name))
 		}
 		seen[name] = true
 	}

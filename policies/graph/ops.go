@@ -19,7 +19,7 @@ func (v Value) MatMul(weight Value) Value {
 	return v.add(Node{Op: MatMul, Shape: append(slices.Clone(x[:len(x)-1]), w[1])}, weight)
 }
 
-// Conv is a convolution of images, [height, width, in], with weight, [kernel, kernel, in, out], and bias,
+// Conv returns a convolution of images, [height, width, in], with weight, [kernel, kernel, in, out], and bias,
 // [out], whose window moves by stride and stays inside of the image.
 func (v Value) Conv(weight, bias Value, stride int) Value {
 	x, w := v.Shape(), weight.Shape()
@@ -45,7 +45,7 @@ func (v Value) Lookup(table Value) Value {
 // ReLU is max(x, 0).
 func (v Value) ReLU() Value { return v.same(ReLU) }
 
-// Tanh is the hyperbolic tangent.
+// Tanh returns the hyperbolic tangent.
 func (v Value) Tanh() Value { return v.same(Tanh) }
 
 // Sigmoid is 1 / (1 + exp(-x)).
@@ -66,10 +66,10 @@ func (v Value) Sub(y Value) Value { return v.binary(Sub, y) }
 // Mul is x * y.
 func (v Value) Mul(y Value) Value { return v.binary(Mul, y) }
 
-// Min is the lesser of x and y.
+// Min returns the lesser of x and y.
 func (v Value) Min(y Value) Value { return v.binary(Min, y) }
 
-// Max is the greater of x and y.
+// Max returns the greater of x and y.
 func (v Value) Max(y Value) Value { return v.binary(Max, y) }
 
 // Scale multiplies by a number.
@@ -81,7 +81,7 @@ func (v Value) Shift(x float32) Value { return v.same(Shift, x) }
 // Clip is x between low and high, and the nearer of them outside.
 func (v Value) Clip(low, high float32) Value { return v.same(Clip, low, high) }
 
-// Mean is the mean over a dimension of a row, counted from 0, which becomes 1.
+// Mean returns the mean over a dimension of a row, counted from 0, which becomes 1.
 func (v Value) Mean(dimension int) Value {
 	v.want(Mean, dimension >= 0 && dimension < len(v.Shape()))
 	shape := slices.Clone(v.Shape())
@@ -126,7 +126,7 @@ func (v Value) Reshape(shape ...int) Value {
 	return v.add(Node{Op: Reshape, Kind: v.node().Kind, Shape: shape})
 }
 
-// Repeat is the constant v for each row of rows.
+// Repeat returns the constant v for each row of rows.
 func (v Value) Repeat(rows Value) Value {
 	v.g.mustOwn("Repeat", rows)
 	if v.node().Op != Constant || rows.node().Op == Constant {
@@ -135,7 +135,7 @@ func (v Value) Repeat(rows Value) Value {
 	return v.g.push(Node{Op: Repeat, Shape: v.Shape(), In: []int{v.id, rows.id}})
 }
 
-// ArgMax is the index of the greatest element along the last dimension, which becomes 1, of equal ones the
+// ArgMax returns the index of the greatest element along the last dimension, which becomes 1, of equal ones the
 // first. Its kind is Int64.
 func (v Value) ArgMax() Value {
 	x := v.Shape()
@@ -177,8 +177,8 @@ func (v Value) add(n Node, others ...Value) Value {
 	return v.g.push(n)
 }
 
-// want panics unless the operands fit: v has rows, all are of one graph, weights are constants, and only what
-// moves elements takes what is not float32.
+// want panics unless the operands fit: v has rows, all are of one graph, weights are constants, and only
+// operations that move elements take types other than float32.
 func (v Value) want(op Op, ok bool, others ...Value) {
 	moves := op == Slice || op == Concat || op == Reshape
 	weights := op == Dense || op == MatMul || op == Conv || op == LayerNorm || op == Lookup

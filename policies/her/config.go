@@ -17,7 +17,7 @@ const (
 	Final                   // achieved at the end of its episode
 )
 
-// String is the paper's name of the strategy.
+// String returns the paper's name of the strategy.
 func (s Strategy) String() string {
 	if names := [...]string{"future", "episode", "final"}; int(s) < len(names) {
 		return names[s]

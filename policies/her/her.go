@@ -98,7 +98,7 @@ func (r *Replay) Add(src *policies.Batch) error {
 	return r.Replay.Add(&r.out)
 }
 
-// check reports what goals cannot be replaced in.
+// check reports data in which goals cannot be replaced.
 func (r *Replay) check(src *policies.Batch) error {
 	if err := src.CheckLike(src); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (r *Replay) check(src *policies.Batch) error {
 	return nil
 }
 
-// slot is where row i of src belongs: the episode from whose end it continues, or a free one.
+// slot returns where row i of src belongs: the episode from whose end it continues, or a free one.
 func (r *Replay) slot(src *policies.Batch, i int) int {
 	obs := src.Floats(policies.Obs)
 	d, n := len(obs)/src.N, len(r.open)
@@ -157,7 +157,7 @@ func (r *Replay) slot(src *policies.Batch, i int) int {
 	return free
 }
 
-// oldest is the episode with the oldest last transition.
+// oldest returns the episode with the oldest last transition.
 func (r *Replay) oldest() *episode {
 	var out *episode
 	for i := range r.open {
@@ -204,7 +204,7 @@ func (r *Replay) relabel(row, d int) {
 	}
 }
 
-// saved is what a checkpoint holds besides rows.
+// saved is the state in a checkpoint besides the rows.
 type saved struct {
 	At    int
 	Clock uint64
@@ -280,7 +280,7 @@ func (r *Replay) restore(s *saved, all *policies.Batch) error {
 			len(s.Rows), sum, len(s.Last), s.At, r.cfg.MaxRows, all.N)
 	}
 	if sum > 0 {
-		r.open = nil // check compares with what is there
+		r.open = nil // check compares with the present contents
 		if err := r.check(all); err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ func (line) GoalReward(achieved, desired []float32) (reward float64, terminated 
 	return -1, false
 }
 
-// steps are the transitions from..to of an episode which goes from place 0 upwards and has the goal 99. With
+// steps returns the transitions from..to of an episode which goes from place 0 upwards and has the goal 99. With
 // cut, the last one is truncated.
 func steps(b *policies.Batch, label, from, to int, cut bool) *policies.Batch {
 	if b == nil {
@@ -50,7 +50,7 @@ func source(cfg Config) (*Replay, *data.Uniform) {
 	return New(data.NewReplay(buf, data.ReplayConfig{Batch: 1, StartAt: 1}), cfg), buf
 }
 
-// content is what a buffer has, row by row: label, place before and after, goal, reward, and T or t for an end.
+// content returns what a buffer has, row by row: label, place before and after, goal, reward, and T or t for an end.
 func content(t *testing.T, buf *data.Uniform) (out []string) {
 	t.Helper()
 	var a nn.Archive
@@ -210,7 +210,7 @@ func TestP4GoesOnToTheBit(t *testing.T) {
 		}
 		var a nn.Archive
 		again, buf2 := source(Config{Goals: 3, Seed: 6})
-		add(again, 0) // what is there is replaced
+		add(again, 0) // Restore replaces these rows
 		if err := errors.Join(straight.Save(&a), again.Restore(&a)); err != nil {
 			t.Fatal(err)
 		}

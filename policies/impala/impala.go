@@ -60,7 +60,7 @@ func New(cfg Config) *IMPALA {
 // Spec describes the policy.
 func (p *IMPALA) Spec() policies.Spec { return p.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (p *IMPALA) Config() Config { return p.cfg }
 
 // SetRate changes the optimiser's learning rate.
@@ -69,7 +69,7 @@ func (p *IMPALA) SetRate(rate float64) {
 	p.Model.SetRate(rate)
 }
 
-// rate is the learning rate of the optimiser in use.
+// rate returns the learning rate of the optimiser in use.
 func (p *IMPALA) rate() *float64 {
 	if p.cfg.RMSprop.Rate != 0 {
 		return &p.cfg.RMSprop.Rate
@@ -119,7 +119,7 @@ func (p *IMPALA) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	return p.metrics, nil
 }
 
-// reduce is the mean over the steps of the batch, or with SumLoss their sum.
+// reduce returns the mean over the steps of the batch, or with SumLoss their sum.
 func (p *IMPALA) reduce(v nn.Value) nn.Value {
 	if p.cfg.SumLoss {
 		return v.Sum()
@@ -127,7 +127,7 @@ func (p *IMPALA) reduce(v nn.Value) nn.Value {
 	return v.Mean()
 }
 
-// clipped is the share of the ratios that MaxRho clips.
+// clipped returns the share of the ratios that MaxRho clips.
 func (p *IMPALA) clipped(ratios []float32) float64 {
 	n := 0
 	for _, r := range ratios {

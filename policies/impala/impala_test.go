@@ -29,7 +29,7 @@ func metric(t *testing.T, metrics []policies.Metric, name string) float64 {
 	return 0
 }
 
-// set is a batch for p: a sequence of three steps with rewards of 1, observations that are their own
+// set returns a batch for p: a sequence of three steps with rewards of 1, observations that are their own
 // values .5, .6, .7 and then .8, and ratios of the present policy to that of the data.
 func set(t *testing.T, p *IMPALA, ratios [3]float64) *policies.Batch {
 	t.Helper()

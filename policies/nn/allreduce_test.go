@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// twoWeights is a network of one product and a bias, with given weights, and its trainer.
+// twoWeights returns a network of one product and a bias, with given weights, and its trainer.
 func twoWeights(cfg TrainerConfig) (*Net, *Trainer) {
 	n := New(1, 1, Dense(1, FanIn))
 	copy(n.Weights(), []float32{2, 1})

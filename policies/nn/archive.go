@@ -24,7 +24,7 @@ type Archive struct {
 	Meta    map[string]string
 }
 
-// ErrArchive is wrapped by every error of reading what is no archive of ours.
+// ErrArchive is wrapped by every error of reading data that is no valid archive.
 var ErrArchive = errors.New("not a readable safetensors archive")
 
 const (
@@ -47,8 +47,8 @@ func (a *Archive) Put(prefix string, s State) {
 	a.Set(prefix+"/version", s.Version)
 }
 
-// State returns the tensors that were put under prefix. The error names what
-// is missing.
+// State returns the tensors that were put under prefix. The error names a missing
+// tensor.
 func (a *Archive) State(prefix string) (State, error) {
 	version, err := a.Number(prefix + "/version")
 	if err != nil {
@@ -126,7 +126,7 @@ func (a *Archive) AppendBinary(dst []byte) ([]byte, error) {
 
 // UnmarshalBinary reads a file. Tensors come in the order of their places. It
 // takes no more memory than a small multiple of len(src). An error quotes a part of
-// what is in the file, and is safe to print.
+// the file, and is safe to print.
 func (a *Archive) UnmarshalBinary(src []byte) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrArchive}, args...)...)
@@ -201,7 +201,7 @@ func (a *Archive) read(heads map[string]header, data []byte) error {
 	return nil
 }
 
-// elements is the product of shape, if it is at most limit.
+// elements returns the product of shape, if it is at most limit.
 func elements(shape []int, limit int) (int, bool) {
 	n := 1
 	for _, d := range shape {
@@ -213,7 +213,7 @@ func elements(shape []int, limit int) (int, bool) {
 	return n, n <= limit
 }
 
-// sizeOf is the bytes of a value of a type that an archive may have, or 0.
+// sizeOf returns the bytes of a value of a type that an archive may have, or 0.
 func sizeOf(dtype string) int {
 	switch dtype {
 	case "F32", "I32":
@@ -226,7 +226,7 @@ func sizeOf(dtype string) int {
 	return 0
 }
 
-// dtype is the type of the tensor's values in the format's words, and how many it has of those.
+// dtype returns the type of the tensor's values in the format's words, and how many it has of those.
 func (t Tensor) dtype() (name string, count int) {
 	switch {
 	case t.Ints != nil:

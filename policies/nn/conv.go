@@ -11,7 +11,7 @@ type image struct{ height, width, channels int }
 
 func (i image) size() int { return i.height * i.width * i.channels }
 
-// Image returns the layer that changes nothing, and says that each row is an image: height x
+// Image returns the layer that changes nothing, and declares each row an image: height x
 // width x channels, in row-major order with the channels of a pixel side by side (NHWC). A
 // [Conv2D] further back needs to know. A stack of frames that comes as channels x height x width
 // must be transposed before.
@@ -37,7 +37,7 @@ func (imageLayer) Apply(_ *Tape, x Value) Value { return x }
 
 // Conv2D returns a convolution with out channels: at every place of a window of kernel x kernel
 // pixels, which moves by stride, a dense layer over the pixels of the window, the same at all
-// places. The window stays inside of the image; what is left at its right and lower edge is not
+// places. The window stays inside of the image; pixels that remain at its right and lower edge are not
 // read. An image comes from [Image] or from another convolution, possibly with layers between
 // that do not change the number of columns. init fills the weight, of which the rows are the
 // inputs of one window; the bias begins at 0. An activation that follows it in a network is
@@ -88,7 +88,7 @@ func (c *conv) fuse(a kernels.Activation) { c.act = a }
 // image: enough for the product, and few enough to stay in the cache.
 const convRows = 512
 
-// places is the number of windows of an image; images is how many images are worked on at a time.
+// places returns the number of windows of an image; images is how many images are worked on at a time.
 func (c *conv) places() int { return c.to.height * c.to.width }
 func (c *conv) images() int { return max(1, convRows/c.places()) }
 
@@ -99,7 +99,7 @@ func (c *conv) windows(t *Tape, images int) Matrix {
 	return m
 }
 
-// first are the windows of the first images.
+// first returns the windows of the first images.
 func (c *conv) first(m Matrix, images int) Matrix {
 	rows := images * c.places()
 	return Matrix{rows, m.Cols, m.Data[:rows*m.Cols]}
@@ -187,7 +187,7 @@ func (c *conv) scatter(dst, m Matrix, at int) {
 	}
 }
 
-// corner is where a window begins in its image.
+// corner returns where a window begins in its image.
 func (c *conv) corner(place int) int {
 	y, x := place/c.to.width, place%c.to.width
 	return (y*c.from.width + x) * c.stride * c.from.channels

@@ -45,7 +45,7 @@ func (l *StateDeviation) Apply(t *Tape, x Value) Value {
 	return l.mean.Apply(t, x).Beside(variance.AddNumber(leastVariance).Log().Scale(0.5))
 }
 
-// Size is the number of values of a matrix of noise.
+// Size returns the number of values of a matrix of noise.
 func (l *StateDeviation) Size() int { return product(l.log.Shape) }
 
 // Draw fills a matrix of noise, of [StateDeviation.Size] values.

@@ -43,6 +43,6 @@
 //
 // # Errors
 //
-// Wrong dimensions are a programmer's mistake and panic. What comes from
-// outside, a [State] or a file, returns errors that name the tensor.
+// Wrong dimensions are a programmer's mistake and panic. Faults in data from
+// outside, a [State] or a file, are errors that name the tensor.
 package nn

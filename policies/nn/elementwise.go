@@ -14,16 +14,16 @@ func (v Value) Add(w Value) Value { return v.binary(add, w) }
 // Sub is v - w.
 func (v Value) Sub(w Value) Value { return v.binary(sub, w) }
 
-// Mul is the product of the elements.
+// Mul returns the product of the elements.
 func (v Value) Mul(w Value) Value { return v.binary(mul, w) }
 
-// Div is the quotient of the elements.
+// Div returns the quotient of the elements.
 func (v Value) Div(w Value) Value { return v.binary(div, w) }
 
-// Min is the lesser of the elements. Where they are equal, the gradient goes to v.
+// Min returns the lesser of the elements. Where they are equal, the gradient goes to v.
 func (v Value) Min(w Value) Value { return v.binary(least, w) }
 
-// Max is the greater of the elements. Where they are equal, the gradient goes to v.
+// Max returns the greater of the elements. Where they are equal, the gradient goes to v.
 func (v Value) Max(w Value) Value { return v.binary(most, w) }
 
 // AddNumber is v + x.
@@ -38,19 +38,19 @@ func (v Value) Neg() Value { return v.unary(scale, -1, 0) }
 // Square is v * v.
 func (v Value) Square() Value { return v.unary(square, 0, 0) }
 
-// Sqrt is the square root. Its derivative at 0 is taken as 0.
+// Sqrt returns the square root. Its derivative at 0 is taken as 0.
 func (v Value) Sqrt() Value { return v.unary(root, 0, 0) }
 
-// Abs is the absolute value. Its derivative at 0 is taken as 0.
+// Abs returns the absolute value. Its derivative at 0 is taken as 0.
 func (v Value) Abs() Value { return v.unary(absolute, 0, 0) }
 
 // Exp is e to the power of v.
 func (v Value) Exp() Value { return v.unary(exponential, 0, 0) }
 
-// Log is the natural logarithm.
+// Log returns the natural logarithm.
 func (v Value) Log() Value { return v.unary(logarithm, 0, 0) }
 
-// Tanh is the hyperbolic tangent.
+// Tanh returns the hyperbolic tangent.
 func (v Value) Tanh() Value { return v.unary(hyperbolic, 0, 0) }
 
 // Sigmoid is 1 / (1 + exp(-v)).
@@ -138,7 +138,7 @@ func (op unaryOp) forward(n *node, src []float32) {
 	}
 }
 
-// slow computes what has no loop of its own.
+// slow computes one element of the operations without a specialised loop.
 func (op unaryOp) slow(v, x float32) float32 {
 	f := float64(v)
 	switch op {
@@ -194,7 +194,7 @@ func (op unaryOp) backward(t *Tape, n *node) {
 	}
 }
 
-// slope is the derivative at x, where the result is y.
+// slope returns the derivative at x, where the result is y.
 func (op unaryOp) slope(x, y float32) float32 {
 	switch op {
 	case root:
@@ -262,7 +262,7 @@ func (v Value) binary(op binaryOp, w Value) Value {
 	return out
 }
 
-// rowOf is a row of data of the node's shape. A node of one row repeats it.
+// rowOf returns a row of data of the node's shape. A node of one row repeats it.
 func (n *node) rowOf(data []float32, i int) []float32 {
 	if n.rows == 1 {
 		return data
@@ -320,7 +320,7 @@ func (op binaryOp) of(a, b float32) float32 {
 	panic(fmt.Sprintf("nn: binary operation %d", op))
 }
 
-// slopes are the derivatives by both operands.
+// slopes returns the derivatives by both operands.
 func (op binaryOp) slopes(a, b float32) (da, db float32) {
 	switch op {
 	case add:

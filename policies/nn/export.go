@@ -11,7 +11,7 @@ import (
 // have no state, and those of a program's own that implement it.
 type Exportable interface {
 	Layer
-	// Export returns what Apply computes of x, without noise. prefix stands before the names of weights:
+	// Export returns the result of Apply for x, without noise. prefix stands before the names of weights:
 	// see [Param.Export].
 	Export(g *graph.Graph, prefix string, x graph.Value) graph.Value
 }
@@ -19,7 +19,7 @@ type Exportable interface {
 // ExportableRecurrent is a recurrent layer of which a graph can describe one step: [LSTM] and [GRU].
 type ExportableRecurrent interface {
 	Recurrent
-	// ExportStep returns what Unroll computes of one step of each sequence, without resets.
+	// ExportStep returns the result of Unroll for one step of each sequence, without resets.
 	ExportStep(g *graph.Graph, prefix string, x, state graph.Value) (y, next graph.Value)
 }
 
@@ -28,7 +28,7 @@ func (p *Param) Export(g *graph.Graph, prefix string) graph.Value {
 	return g.Constant(prefix+p.Name, p.Value, p.Shape...)
 }
 
-// Export adds to a graph what Apply computes of x, rows of [Net.In] elements. prefix stands before the
+// Export adds the computation of Apply to a graph; x has rows of [Net.In] elements. prefix stands before the
 // names of weights, such as "ppo.actor/". A layer that is not [Exportable] is an error that names it and
 // wraps [graph.ErrUnsupported], and so is one with a state, which needs [Net.ExportStep].
 func (n *Net) Export(g *graph.Graph, prefix string, x graph.Value) (graph.Value, error) {

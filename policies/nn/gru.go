@@ -6,7 +6,7 @@ import "github.com/ditask/ditask/policies/nn/kernels"
 //
 //	r = sigmoid(x Wr + br + h Ur + cr)    reset gate
 //	z = sigmoid(x Wz + bz + h Uz + cz)    update gate
-//	n = tanh(x Wn + bn + r * (h Un + cn)) what is new
+//	n = tanh(x Wn + bn + r * (h Un + cn)) new content
 //	h' = (1 - z) * n + z * h
 //
 // These are PyTorch's equations; the original paper applies r to h, before the product with Un.

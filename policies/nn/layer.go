@@ -29,8 +29,8 @@ type Builder struct {
 }
 
 // Param declares a weight with the name "layer<name>" where <layer> is the layer's kind and place,
-// such as "dense0.weight". Its memory is there when New returns, filled by init, or with zeros
-// if init is nil.
+// such as "dense0.weight". Its memory is allocated when New returns, filled by init, or with
+// zeros if init is nil.
 func (b *Builder) Param(kind, name string, shape []int, init Init) *Param {
 	p := &Param{Name: fmt.Sprintf("%s%d.%s", kind, b.index, name), Shape: shape, net: b.net}
 	b.net.params = append(b.net.params, p)
@@ -59,7 +59,7 @@ type Param struct {
 	net *Net
 }
 
-// matrix is the weight as rows x columns; a vector is one row.
+// matrix returns the weight as rows x columns; a vector is one row.
 func (p *Param) matrix() Matrix { return p.as(p.Value) }
 
 func (p *Param) as(data []float32) Matrix {
@@ -67,7 +67,7 @@ func (p *Param) as(data []float32) Matrix {
 	return Matrix{product(p.Shape) / max(cols, 1), cols, data}
 }
 
-// On is the weight as a value on the tape: its last dimension is that of the columns. If its
+// On returns the weight as a value on the tape: its last dimension is that of the columns. If its
 // network trains there, Backward adds to the weight's gradient.
 func (p *Param) On(t *Tape) Value {
 	m := p.matrix()
@@ -314,7 +314,7 @@ func (l dueling) backward(t *Tape, n *node) {
 	}
 }
 
-// mean is that of every step-th value from first on. The values are a multiple of step.
+// mean returns that of every step-th value from first on. The values are a multiple of step.
 func mean(v []float32, first, step int) float32 {
 	var sum float32
 	for i := first; i < len(v); i += step {

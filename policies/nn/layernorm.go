@@ -2,7 +2,7 @@ package nn
 
 import "math"
 
-// layerNormEpsilon is what PyTorch's LayerNorm adds to the variance.
+// layerNormEpsilon is the number that PyTorch's LayerNorm adds to the variance.
 const layerNormEpsilon = 1e-5
 
 // LayerNorm returns the layer that brings each row to mean 0 and variance 1, and then multiplies
@@ -37,7 +37,7 @@ func (l *layerNorm) Apply(t *Tape, x Value) Value {
 	return out
 }
 
-// moments are the mean of a row and the inverse of its standard deviation.
+// moments returns the mean of a row and the inverse of its standard deviation.
 func moments(row []float32) (mean, inverse float32) {
 	m := sumOf(row) / float64(len(row))
 	var squares float64

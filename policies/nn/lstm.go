@@ -10,7 +10,7 @@ import (
 //
 //	i = sigmoid(x Wi + bi + h Ui + ci)    input gate
 //	f = sigmoid(x Wf + bf + h Uf + cf)    forget gate
-//	g = tanh(x Wg + bg + h Ug + cg)       what is new
+//	g = tanh(x Wg + bg + h Ug + cg)       new content
 //	o = sigmoid(x Wo + bo + h Uo + co)    output gate
 //	c' = f * c + i * g
 //	h' = o * tanh(c')

@@ -22,7 +22,7 @@ func (m Matrix) check(cols int) {
 	}
 }
 
-// kernel is the matrix as an operand of the kernels.
+// kernel returns the matrix as an operand of the kernels.
 func (m Matrix) kernel() kernels.Matrix {
 	return kernels.Matrix{Rows: m.Rows, Cols: m.Cols, Stride: max(m.Cols, 1), Data: m.Data}
 }

@@ -255,7 +255,7 @@ func TestGradientOfABatchIsTheSumOfItsRows(t *testing.T) {
 	}
 }
 
-// nature is the network of V. Mnih et al. (2015).
+// nature returns the network of V. Mnih et al. (2015).
 func nature(actions int) *nn.Net {
 	return nn.New(84*84*4, 1, nn.Image(84, 84, 4), nn.Scale(1.0/255),
 		nn.Conv2D(32, 8, 4, nn.Kaiming), nn.ReLU(), nn.Conv2D(64, 4, 2, nn.Kaiming), nn.ReLU(), nn.Conv2D(64, 3, 1, nn.Kaiming), nn.ReLU(),

@@ -65,22 +65,22 @@ func MLP(widths []int, activation func() Layer, out int, hidden, last Init) []La
 	return append(layers, Dense(out, last))
 }
 
-// In is the number of input columns.
+// In returns the number of input columns.
 func (n *Net) In() int { return n.in }
 
-// Out is the number of output columns.
+// Out returns the number of output columns.
 func (n *Net) Out() int { return n.out }
 
-// Size is the number of weights.
+// Size returns the number of weights.
 func (n *Net) Size() int { return len(n.value) }
 
-// Params are the named views of the weights and gradients.
+// Params returns the named views of the weights and gradients.
 func (n *Net) Params() []*Param { return n.params }
 
 // Weights are all weights; writing to them changes the network.
 func (n *Net) Weights() []float32 { return n.value }
 
-// Grad are the gradients of all weights, in the order of Weights.
+// Grad returns the gradients of all weights, in the order of Weights.
 func (n *Net) Grad() []float32 { return n.grad }
 
 // ZeroGrad sets the gradients to zero.

@@ -13,8 +13,8 @@ type Optimizer interface {
 	Step(weights, grad []float32)
 	// SetRate changes the learning rate.
 	SetRate(rate float64)
-	// State returns a copy of what the optimiser remembers. Version is the
-	// number of steps.
+	// State returns a copy of the optimiser's state. Version is the number of
+	// steps.
 	State() State
 	// Load takes State's result over. A state that does not fit or is not finite is an error and
 	// changes nothing.
@@ -112,7 +112,7 @@ func (a *Adam) Load(s State) error {
 type SGDConfig struct {
 	Rate     float64 // the learning rate; 0 means 1e-3
 	Momentum float64 // 0 means none
-	// Nesterov steps along what the momentum would be after another step with the same gradient.
+	// Nesterov steps along the momentum after another step with the same gradient.
 	// It needs a momentum.
 	Nesterov bool
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// QuantileHuber is the loss of each row of v as quantiles of the distribution of which the same row
+// QuantileHuber returns the loss of each row of v as quantiles of the distribution of which the same row
 // of targets is a sample: one column. Column i of n estimates the quantile of tau_i = (2i+1)/2n,
 // counted from 0. With u = target_j - v_i and the Huber function of kappa,
 //

@@ -16,7 +16,7 @@ type Recurrent interface {
 	Unroll(t *Tape, x, state Value, reset []bool) (y, next Value)
 }
 
-// StateSize is the number of columns of the network's state: those of its recurrent layers, one
+// StateSize returns the number of columns of the network's state: those of its recurrent layers, one
 // after the other. It is 0 without a recurrent layer.
 func (n *Net) StateSize() int {
 	size := 0
@@ -91,7 +91,7 @@ func (n *Net) Step(x Matrix, state []float32, reset []bool) Matrix {
 	return y.node().matrix()
 }
 
-// recurrent is what LSTM and GRU have in common: the products, the order of the steps, and
+// recurrent is the common part of LSTM and GRU: the products, the order of the steps, and
 // the resets. The first columns of the state are the output.
 type recurrent struct {
 	name   string
@@ -104,7 +104,7 @@ type recurrent struct {
 }
 
 // rule is one step of one sequence. x and h are the contributions of the input and of the
-// output before to the gates, and saved is memory for what the way back needs.
+// output before to the gates, and saved is memory for the backward pass.
 type rule interface {
 	exporter
 
@@ -197,10 +197,10 @@ func (r *recurrent) unrolled(t *Tape, n *node) unrolled {
 	return u
 }
 
-// at is the row of a step of a sequence.
+// at returns the row of a step of a sequence.
 func (u *unrolled) at(sequence, step int) int { return sequence*u.steps + step }
 
-// savedRow is the memory of a row for the way back.
+// savedRow returns the memory of a row for the way back.
 func (u *unrolled) savedRow(n *node, row int) []float32 {
 	return n.aux[n.rows+row*u.saved:][:u.saved]
 }
@@ -221,7 +221,7 @@ func (u *unrolled) gather(dst Matrix, t *Tape, n *node, step int) {
 	}
 }
 
-// outputs are the outputs in states, as an operand of products.
+// outputs returns the outputs in states, as an operand of products.
 func (u *unrolled) outputs(states Matrix) kernels.Matrix {
 	return kernels.Matrix{Rows: states.Rows, Cols: u.hidden, Stride: states.Cols, Data: states.Data}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/ditask/ditask/policies/nn/kernels"
 )
 
-// Sum is the sum of all elements.
+// Sum returns the sum of all elements.
 func (v Value) Sum() Value {
 	out, n := v.t.result(total{}, 1, 1, v, v)
 	n.x = 1
@@ -15,7 +15,7 @@ func (v Value) Sum() Value {
 	return out
 }
 
-// Mean is the mean of all elements.
+// Mean returns the mean of all elements.
 func (v Value) Mean() Value {
 	out, n := v.t.result(total{}, 1, 1, v, v)
 	src := v.node().data
@@ -24,7 +24,7 @@ func (v Value) Mean() Value {
 	return out
 }
 
-// RowSums is the sum of each row: one column.
+// RowSums returns the sum of each row: one column.
 func (v Value) RowSums() Value {
 	a := v.node()
 	out, n := v.t.result(rowSums{}, a.rows, 1, v, v)
@@ -35,7 +35,7 @@ func (v Value) RowSums() Value {
 	return out
 }
 
-// ColumnMeans is the mean of each column: one row.
+// ColumnMeans returns the mean of each column: one row.
 func (v Value) ColumnMeans() Value {
 	a := v.node()
 	out, n := v.t.result(columnMeans{}, 1, a.cols, v, v)
@@ -52,8 +52,8 @@ func (v Value) ColumnMeans() Value {
 	return out
 }
 
-// LogSumExp is log(sum(exp(x))) of each row: one column. The greatest element is taken out
-// first, so that nothing overflows.
+// LogSumExp returns log(sum(exp(x))) of each row: one column. It subtracts the greatest
+// element first, so that no power overflows.
 func (v Value) LogSumExp() Value {
 	a := v.node()
 	out, n := v.t.result(logSumExp{}, a.rows, 1, v, v)
@@ -206,7 +206,7 @@ func (pick) backward(t *Tape, n *node) {
 	}
 }
 
-// Columns are the columns from..to-1.
+// Columns returns the columns from..to-1.
 func (v Value) Columns(from, to int) Value {
 	a := v.node()
 	if from < 0 || to < from || to > a.cols {
@@ -233,7 +233,7 @@ func (columns) backward(t *Tape, n *node) {
 	}
 }
 
-// Beside are the columns of v and then those of w, which has as many rows.
+// Beside returns the columns of v and then those of w, which has as many rows.
 func (v Value) Beside(w Value) Value {
 	a, b := v.node(), w.node()
 	if a.rows != b.rows || v.t != w.t {
@@ -267,7 +267,7 @@ func (beside) backward(t *Tape, n *node) {
 	}
 }
 
-// Reshape is the same elements in row-major order as a matrix of another shape.
+// Reshape returns the same elements in row-major order as a matrix of another shape.
 func (v Value) Reshape(rows, cols int) Value {
 	a := v.node()
 	if rows*cols != len(a.data) {
@@ -285,7 +285,7 @@ func (reshape) backward(t *Tape, n *node) {
 	}
 }
 
-// MatMul is the matrix product v w.
+// MatMul returns the matrix product v w.
 func (v Value) MatMul(w Value) Value {
 	a, b := v.node(), w.node()
 	if a.cols != b.rows || v.t != w.t {

@@ -101,7 +101,7 @@ func (r *RMSprop) State() State {
 	return s
 }
 
-// Load takes over from s what State returned.
+// Load reads from s the state that State returned.
 func (r *RMSprop) Load(s State) error {
 	shape := []int{len(r.v)}
 	v, ok := s.Lookup("v")

@@ -25,7 +25,7 @@ type Tensor struct {
 	Words []uint64
 }
 
-// len is the number of values.
+// len returns the number of values.
 func (t Tensor) len() int { return len(t.Data) + len(t.Ints) + len(t.Bytes) + len(t.Words) }
 
 // Lookup finds a tensor by name.

@@ -19,7 +19,7 @@ import (
 //
 // A value is a matrix: a batch has one row for each element. The record and all results lie in
 // memory that belongs to the tape; Reset keeps it, so that recording the same operations
-// again allocates nothing. [Trainer] does what stands above, and the optimiser's step.
+// again allocates nothing. [Trainer] makes these calls, and the optimiser's step.
 //
 // The zero value is ready for use. Wrong shapes panic. A tape is not safe for concurrent use.
 //
@@ -56,7 +56,7 @@ type operation interface {
 	backward(t *Tape, n *node)
 }
 
-// Reset forgets all values. Their memory is used again by what is recorded next.
+// Reset forgets all values. The next values use their memory again.
 func (t *Tape) Reset() {
 	t.nodes = t.nodes[:0]
 	t.memory.reset()
@@ -69,7 +69,7 @@ func (t *Tape) Train(nets ...*Net) { t.train = append(t.train[:0], nets...) }
 // trains reports whether the weights of net get gradients.
 func (t *Tape) trains(net *Net) bool { return slices.Contains(t.train, net) }
 
-// Const is a matrix from outside, in row-major order. The data is not copied, and must stay as
+// Const returns a matrix from outside, in row-major order. The data is not copied, and must stay as
 // it is until Reset.
 func (t *Tape) Const(rows, cols int, data []float32) Value {
 	if len(data) != rows*cols {
@@ -80,24 +80,24 @@ func (t *Tape) Const(rows, cols int, data []float32) Value {
 	return v
 }
 
-// Column is a constant with one column and a row for each number.
+// Column returns a constant with one column and a row for each number.
 func (t *Tape) Column(data []float32) Value { return t.Const(len(data), 1, data) }
 
-// Variable is a constant for which Backward computes a gradient: see [Value.Grad].
+// Variable returns a constant for which Backward computes a gradient: see [Value.Grad].
 func (t *Tape) Variable(rows, cols int, data []float32) Value {
 	v := t.Const(rows, cols, data)
 	t.nodes[v.id].needs = true
 	return v
 }
 
-// Scalar is a constant of one number.
+// Scalar returns a constant of one number.
 func (t *Tape) Scalar(x float32) Value {
 	data := t.memory.take(1)
 	data[0] = x
 	return t.push(node{rows: 1, cols: 1, data: data})
 }
 
-// Zeros is a constant in the tape's memory. Its data may be written, by [Value.Data], before the
+// Zeros returns a constant in the tape's memory. Its data may be written, by [Value.Data], before the
 // first operation reads it.
 func (t *Tape) Zeros(rows, cols int) Value {
 	data := t.memory.take(rows * cols)
@@ -113,7 +113,7 @@ func (t *Tape) push(n node) Value {
 	return Value{t, int32(len(t.nodes) - 1)}
 }
 
-// result is a new value of undefined data with operands a and b.
+// result returns a new value of undefined data with operands a and b.
 func (t *Tape) result(op operation, rows, cols int, a, b Value) (Value, *node) {
 	needs := t.nodes[a.id].needs || t.nodes[b.id].needs
 	v, n := t.next()
@@ -121,7 +121,7 @@ func (t *Tape) result(op operation, rows, cols int, a, b Value) (Value, *node) {
 	return v, n
 }
 
-// next is a new value without anything. Its node is filled in place: to copy one takes as long as a small layer.
+// next returns a new value without anything. Its node is filled in place: to copy one takes as long as a small layer.
 func (t *Tape) next() (Value, *node) {
 	id := len(t.nodes)
 	if id == cap(t.nodes) {
@@ -134,8 +134,8 @@ func (t *Tape) next() (Value, *node) {
 }
 
 // Backward adds the derivatives of loss, one number, to the gradients of the weights of the
-// networks that train, and of the variables. It may be called once for each loss; what it
-// adds to the weights comes on top of what is there.
+// networks that train, and of the variables. It may be called once for each loss; it adds to
+// gradients of earlier calls.
 func (t *Tape) Backward(loss Value) {
 	n := loss.node()
 	if n.rows != 1 || n.cols != 1 {
@@ -166,7 +166,7 @@ func (t *Tape) BackwardFrom(v Value, grad []float32) {
 // needs reports whether operand id needs a gradient.
 func (t *Tape) needs(id int32) bool { return t.nodes[id].needs }
 
-// gradOf is the gradient of operand id, to be added to.
+// gradOf returns the gradient of operand id, to be added to.
 func (t *Tape) gradOf(id int32) []float32 {
 	n := &t.nodes[id]
 	if n.grad == nil {
@@ -194,22 +194,22 @@ func (v Value) node() *node {
 	return &v.t.nodes[v.id]
 }
 
-// Tape is the tape of the value.
+// Tape returns the tape of the value.
 func (v Value) Tape() *Tape {
 	v.node() // panics for none
 	return v.t
 }
 
-// Rows is the number of rows.
+// Rows returns the number of rows.
 func (v Value) Rows() int { return v.node().rows }
 
-// Cols is the number of columns.
+// Cols returns the number of columns.
 func (v Value) Cols() int { return v.node().cols }
 
-// Data is the content in row-major order: a view, valid until the tape is reset.
+// Data returns the content in row-major order: a view, valid until the tape is reset.
 func (v Value) Data() []float32 { return v.node().data }
 
-// Number is the content of a value that is one number.
+// Number returns the content of a value that is one number.
 func (v Value) Number() float32 {
 	n := v.node()
 	if len(n.data) != 1 {
@@ -218,10 +218,10 @@ func (v Value) Number() float32 {
 	return n.data[0]
 }
 
-// Grad is the gradient after Backward: a view, or nil if the loss does not depend on the value.
+// Grad returns the gradient after Backward: a view, or nil if the loss does not depend on the value.
 func (v Value) Grad() []float32 { return v.node().grad }
 
-// matrix is the content as an operand of products.
+// matrix returns the content as an operand of products.
 func (n *node) matrix() Matrix { return Matrix{n.rows, n.cols, n.data} }
 
 // arena hands out memory that is given back as a whole.

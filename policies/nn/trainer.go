@@ -59,7 +59,7 @@ type Trainer struct {
 // error the values are undefined.
 type AllReduce func(grads [][]float32, numbers []float64) error
 
-// TrainStep is what a step of a [Trainer] says of itself.
+// TrainStep has the metrics of a step of a [Trainer].
 type TrainStep struct {
 	Loss     float64
 	GradNorm float64 // of all gradients together, before clipping
@@ -101,8 +101,8 @@ func (t *Trainer) Mean(numbers ...*float64) error {
 	return nil
 }
 
-// Step changes the weights once, so that loss, one number, becomes less. The numbers are what loss
-// sets besides, such as metrics: with an [AllReduce] they become their means, as the loss does.
+// Step changes the weights once, so that loss, one number, becomes less. The numbers are
+// other results of loss, such as metrics: with an [AllReduce] they become their means, as the loss does.
 func (t *Trainer) Step(loss func(*Tape) Value, numbers ...*float64) (TrainStep, error) {
 	if t.workers != nil {
 		t.workers.Start()
@@ -161,7 +161,7 @@ func (t *Trainer) SetRate(rate float64) {
 	}
 }
 
-// Optimizers are those of the networks, in their order.
+// Optimizers returns those of the networks, in their order.
 func (t *Trainer) Optimizers() []Optimizer { return t.opts }
 
 // clip clips the gradients of all networks together and returns their norm before. A norm that

@@ -134,10 +134,10 @@ func (p *Policy) SetAllReduce(f nn.AllReduce) {
 	inner.SetAllReduce(f)
 }
 
-// Moments are what was observed. They are valid until the next Merge.
+// Moments returns the moments of the observations. They are valid until the next Merge.
 func (p *Policy) Moments() *envs.Moments { return p.moments }
 
-// Returns are the moments of the discounted returns. They are valid until the next MergeReturns.
+// Returns returns the moments of the discounted returns. They are valid until the next MergeReturns.
 func (p *Policy) Returns() *envs.Moments { return p.returns }
 
 // Act chooses an action for each row of a.Obs.
@@ -262,7 +262,7 @@ func (p *Policy) Observe(b *policies.Batch) ([]float64, error) {
 	return p.summary, nil
 }
 
-// Merge takes what Observe has summed up into account. A summary of other observations, or one that is not
+// Merge adds a summary of Observe to the moments. A summary of other observations, or one that is not
 // finite, is an error and changes nothing.
 func (p *Policy) Merge(summary []float64) error {
 	if len(summary) == 0 {
@@ -277,7 +277,7 @@ func (p *Policy) Merge(summary []float64) error {
 	return nil
 }
 
-// rescale works out what Act and Learn use.
+// rescale computes the scales for Act and Learn.
 func (p *Policy) rescale() {
 	for i := range p.mean {
 		p.mean[i], p.scale[i] = 0, 1
@@ -304,7 +304,7 @@ func (p *Policy) Weights() nn.State {
 	return s
 }
 
-// Load takes weights over, to act with. What was observed stays, and counts again from the next Merge.
+// Load replaces the weights, to act with. Moments observed here stay, and count again from the next Merge.
 func (p *Policy) Load(s nn.State) error {
 	if p.cfg.RawObservations {
 		return p.Policy.Load(s)
@@ -330,7 +330,7 @@ func (p *Policy) Load(s nn.State) error {
 	return nil
 }
 
-// parts are what a checkpoint holds besides the policy.
+// parts returns the parts of a checkpoint besides the policy.
 func (p *Policy) parts() (parts policies.Parts) {
 	if p.cfg.Rewards {
 		parts = append(parts, policies.NumbersPart("normalize.returns", &p.returns.Count, &p.returns.Mean[0], &p.returns.Var[0]))
@@ -346,7 +346,7 @@ func (p *Policy) parts() (parts policies.Parts) {
 		policies.ValuesPart("normalize.mean", p.mean, nil), policies.ValuesPart("normalize.scale", p.scale, nil))
 }
 
-// Save writes the policy and what was observed to a.
+// Save writes the policy and the moments to a.
 func (p *Policy) Save(a *nn.Archive) error {
 	if err := p.Policy.Save(a); err != nil {
 		return err

@@ -142,7 +142,8 @@ func TestScale(t *testing.T) {
 			}
 		}
 	}
-	if !slices.Equal(act.Obs, raw) || !slices.Equal(b.Floats(policies.Obs), raw) || b.Bytes(policies.Terminated)[0] != 7 || act.Action[0] != 1 {
+	if !slices.Equal(act.Obs, raw) || !slices.Equal(b.Floats(policies.Obs), raw) || b.Bytes(policies.Terminated)[0] != 7 ||
+		act.Action[0] != 1 {
 		t.Error("the caller's observations are not as they were, or what the policy wrote is lost")
 	}
 }

@@ -86,8 +86,8 @@ func (c *counted) Uint64() uint64 {
 	return c.Source.Uint64()
 }
 
-// greedy: greedy actions are the same each time, use no random numbers and change nothing; and
-// what is not wanted, Extra, changes no action.
+// greedy: greedy actions are the same each time, use no random numbers and change nothing; they
+// are the same without Extra.
 func (s *suite) greedy() {
 	p, before := s.savedPolicy()
 	if before == nil {
@@ -188,7 +188,7 @@ const steady = 12
 
 // allocated counts the allocations of that many calls of f. It is not the mean of a call, whose
 // fraction testing.AllocsPerRun cuts: a policy may allocate in every second update. The least of
-// several counts is free of what the runtime allocates in the meantime.
+// several counts excludes allocations of the runtime.
 func allocated(f func() error, s *suite) int {
 	least := math.MaxInt
 	for range 3 {

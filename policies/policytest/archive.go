@@ -118,7 +118,7 @@ func (s *suite) savedArchive() {
 	}
 }
 
-// damagedArchive: Restore names what is missing or damaged. Something that is not needed may be
+// damagedArchive: Restore names the missing or damaged entry. An entry that is not needed may be
 // missing: then the restored policy continues with the same bits.
 func (s *suite) damagedArchive() {
 	const stop, end = 3, 5
@@ -204,7 +204,7 @@ func (s *suite) otherArchives(whole *nn.Archive) {
 	}
 }
 
-// partOf is the part of a checkpoint that a name in an archive belongs to.
+// partOf returns the part of a checkpoint that a name in an archive belongs to.
 func partOf(name string) string {
 	part, _, _ := strings.Cut(name, "/")
 	return part
@@ -216,7 +216,7 @@ type damage struct {
 	edit func(t *nn.Tensor)
 }
 
-// damages are those that fit a tensor.
+// damages returns those that fit a tensor.
 func damages(t nn.Tensor) []damage {
 	all := []damage{{"is missing", nil}}
 	if t.Ints != nil || t.Bytes != nil || t.Words != nil || len(t.Data) == 0 {
@@ -283,7 +283,7 @@ func (s *suite) weights() {
 	}
 }
 
-// tensors are the tensors of weights, to compare.
+// tensors returns the tensors of weights, to compare.
 func tensors(w nn.State) []entry {
 	var out []entry
 	for _, t := range w.Tensors {
@@ -336,5 +336,5 @@ func (s *suite) damagedWeights() {
 	try("without tensors", "", func(w *nn.State) { w.Tensors = nil })
 }
 
-// lastOf is the name of a tensor in its network.
+// lastOf returns the name of a tensor in its network.
 func lastOf(name string) string { return name[strings.LastIndex(name, "/")+1:] }

@@ -76,7 +76,7 @@ func sample(c *policies.Block, space envs.Space, rng *rand.Rand) {
 	}
 }
 
-// batch is the batch of Config.Batch, or the default.
+// batch returns the batch of Config.Batch, or the default.
 func (s *suite) batch(p policies.Policy, rng *rand.Rand) *policies.Batch {
 	if s.Batch != nil {
 		return s.Batch(p, rng)

@@ -131,7 +131,7 @@ func tied(out map[string]onnxtest.Tensor, space envs.Space, i int, x, y int64) b
 	return math.Abs(a-b) < exportTolerance*(1+math.Abs(a))
 }
 
-// tolerance is the greatest difference of numbers near 0 after an observation: the rounding error of a sum is
+// tolerance returns the greatest difference of numbers near 0 after an observation: the rounding error of a sum is
 // relative to its largest term.
 func tolerance(obs []float32) float64 {
 	largest := 0.

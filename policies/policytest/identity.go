@@ -53,7 +53,7 @@ func (s *suite) columns(list string, columns []policies.Column, spec policies.Sp
 	for _, c := range columns {
 		narrow := slices.ContainsFunc(c.Shape, func(d int) bool { return d < 1 })
 		if c.Name == "" || seen[c.Name] || c.Kind.Bytes() == 0 || narrow {
-			s.faultf("Spec.%s has the column %v, want a name of its own, a known kind and a shape of at least one value", list, c)
+			s.faultf("Spec.%s has the column %v, want a unique name, a known kind and a shape of at least one value", list, c)
 			continue
 		}
 		seen[c.Name] = true

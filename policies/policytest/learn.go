@@ -71,7 +71,7 @@ func (s *suite) metricNames(names []string) {
 			s.faultf("metric %q, want a name such as train/loss", name)
 		}
 		if slices.Contains(names[:i], name) {
-			s.faultf("metric %s is there twice", name)
+			s.faultf("metric %s occurs twice", name)
 		}
 	}
 }
@@ -250,7 +250,7 @@ func (s *suite) invalidActions(p policies.Policy, before []byte) {
 	}
 }
 
-// savedPolicy is a policy that has learned, and what it saves; nil if that fails.
+// savedPolicy returns a policy that has learned, and its saved state; nil if that fails.
 func (s *suite) savedPolicy() (policies.Policy, []byte) {
 	p, ok := s.learned(1, 2)
 	if !ok {

@@ -47,7 +47,7 @@ func learnFaults() []fault {
 			p.weights = func() nn.State { return p.nets().State(0) }
 		}},
 		{"metrics", "none", "Learn returns no metrics", relearn(func(*faulty, []policies.Metric) []policies.Metric { return nil })},
-		{"metrics", "twice", "metric train/loss is there twice",
+		{"metrics", "twice", "metric train/loss occurs twice",
 			relearn(func(_ *faulty, m []policies.Metric) []policies.Metric { return append(m, m[0]) })},
 		{"metrics", "no group", `metric "Loss", want a name such as train/loss`,
 			relearn(func(_ *faulty, m []policies.Metric) []policies.Metric {

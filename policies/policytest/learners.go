@@ -10,7 +10,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// learnersTolerance is how far what several learners compute may be from what one computes from all
+// learnersTolerance is the largest difference between several learners and one learner with all
 // rows, relative to 1 plus the number: sums of float32 in another order, over a few updates.
 const learnersTolerance = 1e-4
 
@@ -106,7 +106,7 @@ type meeting struct {
 	means []float64
 }
 
-// part is what one learner brings.
+// part is the contribution of one learner.
 type part struct {
 	rows   float64
 	values []float64
@@ -188,7 +188,7 @@ func (s *suite) apart(a, b policies.Policy) string {
 	return difference(states[0], states[1])
 }
 
-// float32s are the float32 values of a state.
+// float32s returns the float32 values of a state.
 func float32s(s nn.State) []entry {
 	var out []entry
 	for _, t := range s.Tensors {

@@ -1,5 +1,5 @@
 // Package policytest is the conformance suite of policies: it holds every implementation of
-// [policies.Policy] to what that interface promises.
+// [policies.Policy] to the promises of that interface.
 //
 //	func TestConformance(t *testing.T) {
 //		policytest.Run(t, policytest.Config{New: func(seed uint64) policies.Policy {
@@ -12,13 +12,13 @@
 // change nothing; greedy actions use no random numbers; actions lie in their space; metrics keep
 // their names and order; a steady Learn and a steady Act allocate nothing. With
 // [Config.Losses] the gradients of losses are compared with central differences. Three learners of a
-// [policies.Parallel] stay equal, and are what one learner with all of their rows is, within 1e-4. The ONNX file
+// [policies.Parallel] stay equal, and equal to one learner with all of their rows, within 1e-4. The ONNX file
 // of a [policies.Exporter], run by its own reader, chooses the actions that the policy chooses greedily.
 //
 // The suite reports every fault that it finds as an error of its subtest, a panic of the policy
-// included. It starts no goroutine except for learners, which have ended when it returns, and its random numbers are the same in each run.
-// Subtests must
-// not run in parallel with others, because allocations are counted in the whole process.
+// included. It starts no goroutine except for learners, which have ended when it returns, and its random
+// numbers are the same in each run. Subtests must not run in parallel with others, because allocations are
+// counted in the whole process.
 //
 // Policies should be small: the suite makes a few hundred updates, and restores an archive
 // several times for each of its tensors.
@@ -43,7 +43,7 @@ type Config struct {
 	// RandomBatch of 4 to 16 rows. Batches of one policy should differ in size, because memory
 	// that a policy keeps must not show in its results.
 	Batch func(p policies.Policy, rng *rand.Rand) *policies.Batch
-	// Losses returns what the policy minimises, to compare gradients with central differences;
+	// Losses returns the losses of the policy, to compare gradients with central differences;
 	// nil means that gradients are not compared.
 	Losses func(rng *rand.Rand) []Loss
 	// Seedless reports that the policy draws no random numbers except those of Act.Rand: its
@@ -81,7 +81,7 @@ type check struct {
 	run  func(s *suite)
 }
 
-// checks are the subtests, in the order in which they run.
+// checks returns the subtests, in the order in which they run.
 func checks() []check {
 	return []check{
 		{"spec", (*suite).spec},
@@ -117,7 +117,7 @@ func (c check) test(cfg Config) error {
 	return errors.Join(s.faults...)
 }
 
-// suite is what a check works with.
+// suite is the state of a check.
 type suite struct {
 	Config
 	faults []error

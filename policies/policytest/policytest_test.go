@@ -15,7 +15,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// good is the Config of a policy without faults.
+// good returns the Config of a policy without faults.
 func good() Config {
 	return Config{
 		New:    func(seed uint64) policies.Policy { return newToy(seed) },
@@ -25,7 +25,7 @@ func good() Config {
 	}
 }
 
-// toyLoss is the loss of p for a batch, with the same noise at each call.
+// toyLoss returns the loss of p for a batch, with the same noise at each call.
 func toyLoss(p *toy, rng *rand.Rand) Loss {
 	b := RandomBatch(p.Spec(), rng, 8)
 	return Loss{Name: "squares", Nets: []*nn.Net{p.net}, Eval: func() (float64, error) {

@@ -34,7 +34,7 @@ func unknown(n int) []float32 {
 	return v
 }
 
-// numbers is a source of random numbers that is the same in each run.
+// numbers returns a source of random numbers that is the same in each run.
 func numbers(n int) *rand.Rand { return rand.New(rand.NewPCG(uint64(n), 0x706f6c696379)) }
 
 // rounds lets p act and learn in the rounds from..to-1, and returns its results. All that a round
@@ -74,7 +74,7 @@ func (s *suite) learned(seed uint64, n int) (policies.Policy, bool) {
 	return p, s.must(err)
 }
 
-// difference is the first difference of two logs, or "".
+// difference returns the first difference of two logs, or "".
 func difference(a, b []entry) string {
 	for i, x := range a[:min(len(a), len(b))] {
 		y := b[i]
@@ -159,7 +159,7 @@ func changed(before, after []byte) string {
 	return "other content"
 }
 
-// unchanged reports what what has changed of p since it was saved as before.
+// unchanged reports changes of p since it was saved as before. what is the subject of the report.
 func (s *suite) unchanged(what string, p policies.Policy, before []byte) {
 	after, err := snapshot(p)
 	if err != nil {

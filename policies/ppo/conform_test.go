@@ -67,7 +67,7 @@ func TestStateNoiseConformance(t *testing.T) {
 	}
 }
 
-// losses are the whole loss of a PPO with random weights, whose gradients are not clipped.
+// losses returns the whole loss of a PPO with random weights, whose gradients are not clipped.
 func losses(cfg Config, rng *rand.Rand) []policytest.Loss {
 	cfg.MaxGradNorm = -1
 	p := New(cfg)

@@ -6,7 +6,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// rollout is what Config.KLCoef and Config.StopKL remember of the rollout that is learned from now:
+// rollout is the state of Config.KLCoef and Config.StopKL for the present rollout:
 // all rows whose actions were chosen by one version of the policy.
 type rollout struct {
 	version float64 // of the policy that has collected it

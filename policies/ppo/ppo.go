@@ -57,7 +57,8 @@ func New(cfg Config) *PPO {
 	}
 	m := actorcritic.New(actorcritic.Config{
 		Algorithm: "ppo", Obs: cfg.Obs, Action: cfg.Action, Seed: cfg.Seed, Hidden: cfg.Hidden, LSTM: cfg.LSTM, Length: cfg.Length,
-		LogStd: cfg.LogStd, DrawEvery: cfg.DrawEvery, Init: cfg.Init, Extra: extra, Optimizer: cfg.Adam.New, OptimizerName: "adam", MaxGradNorm: cfg.MaxGradNorm, Threads: cfg.Threads,
+		LogStd: cfg.LogStd, DrawEvery: cfg.DrawEvery, Init: cfg.Init, Extra: extra,
+		Optimizer: cfg.Adam.New, OptimizerName: "adam", MaxGradNorm: cfg.MaxGradNorm, Threads: cfg.Threads,
 	})
 	p := &PPO{Model: m, cfg: cfg, actor: m.Actor, critic: m.Critic}
 	p.rollout.coef = actorcritic.KLCoef{Value: cfg.KLCoef, Target: cfg.KLTarget}
@@ -73,7 +74,7 @@ func New(cfg Config) *PPO {
 // Spec describes the policy.
 func (p *PPO) Spec() policies.Spec { return p.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (p *PPO) Config() Config { return p.cfg }
 
 // SetRate changes the optimiser's learning rate.
@@ -164,7 +165,7 @@ func (p *PPO) standardize(advantages []float32) error {
 	return nil
 }
 
-// valueLoss is the loss of the values, a mean: half of the squared error, or with ClipError all of
+// valueLoss returns the loss of the values, a mean: half of the squared error, or with ClipError all of
 // it, as in RLlib.
 func (p *PPO) valueLoss(value, old, target nn.Value) nn.Value {
 	squared := value.Sub(target).Square()

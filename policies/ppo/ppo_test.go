@@ -70,7 +70,7 @@ func TestLearnsCartPole(t *testing.T) {
 	}
 }
 
-// linear is a PPO whose critic says the observation, and a batch of n rows for it.
+// linear returns a PPO whose critic says the observation, and a batch of n rows for it.
 func linear(cfg Config, n int) (*PPO, *policies.Batch) {
 	cfg.Obs, cfg.Hidden, cfg.RawAdvantages, cfg.EntropyCoef = envs.NewBox(-10, 10, 1), []int{}, true, -1
 	if cfg.Action == nil {

@@ -45,7 +45,7 @@ func (h *hidden) Step(action int) (envs.Step, error) {
 	return s, err
 }
 
-// hiddenCartPole is a vector of n of them, whose observations are normalised: those of the angle differ by
+// hiddenCartPole returns a vector of n of them, whose observations are normalised: those of the angle differ by
 // hundredths from step to step. Episodes have maxSteps; 0 means those of CartPole-v1.
 func hiddenCartPole(n, maxSteps int) envs.Vector {
 	return envs.NewSync(n, envs.SameStep, func(int) envs.Env[int] {
@@ -92,7 +92,7 @@ func TestRecurrentLearnsHiddenVelocities(t *testing.T) {
 	}
 }
 
-// recurrent is a config with sequences of 4 steps.
+// recurrent returns a config with sequences of 4 steps.
 func recurrent(space envs.Space) Config {
 	return Config{Obs: envs.NewBox(-1, 1, 2), Action: space, Hidden: []int{3}, LSTM: 4, Length: 4, Seed: 2}
 }

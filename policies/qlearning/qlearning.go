@@ -85,7 +85,7 @@ func (q *QLearning) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	return q.metrics, nil
 }
 
-// row are the values of the actions for an observation.
+// row returns the values of the actions for an observation.
 func (q *QLearning) row(obs float32) []float32 {
 	at := (int(obs) - q.cfg.Obs.Start) * q.cfg.Action.N
 	return q.table[at : at+q.cfg.Action.N]
@@ -138,7 +138,7 @@ func (q *QLearning) Export(g *graph.Graph, obs graph.Value) error {
 	return nil
 }
 
-// check finds what in the batch cannot be learned from.
+// check finds faults of the batch.
 func (q *QLearning) check(b *policies.Batch) error {
 	if err := b.Needs(q.spec.Learns...); err != nil {
 		return err
@@ -162,13 +162,13 @@ func (q *QLearning) blame(err error) error {
 // Spec describes the policy.
 func (q *QLearning) Spec() policies.Spec { return q.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (q *QLearning) Config() Config { return q.cfg }
 
 // SetRate changes the step size. A checkpoint does not hold it.
 func (q *QLearning) SetRate(rate float64) { q.cfg.Rate = rate }
 
-// Values are those of the actions for an observation, a view that Learn changes. It panics if the
+// Values returns those of the actions for an observation, a view that Learn changes. It panics if the
 // observation is not in the space.
 func (q *QLearning) Values(obs int) []float32 { return q.row(float32(obs)) }
 

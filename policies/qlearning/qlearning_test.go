@@ -58,7 +58,7 @@ func train(t *testing.T, q *QLearning, env envs.Vector, seed uint64, envSteps in
 	}
 }
 
-// evaluate is the mean return of that many greedy episodes of less than 1,000 steps.
+// evaluate returns the mean return of that many greedy episodes of less than 1,000 steps.
 func evaluate(t *testing.T, q *QLearning, env envs.Vector, episodes int) float64 {
 	t.Helper()
 	obs, err := env.Reset(1000)

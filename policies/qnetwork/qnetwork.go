@@ -1,4 +1,4 @@
-// Package qnetwork has what deep Q-learning algorithms share: an online and a target network, how they
+// Package qnetwork has the parts that deep Q-learning algorithms share: an online and a target network, how they
 // act, which next action a target is made of, and the state of them in a checkpoint. An algorithm embeds
 // a [Model] and adds its targets and its loss:
 //
@@ -120,7 +120,7 @@ func (m *Model) Spec() policies.Spec { return m.spec }
 // Version counts the updates behind the weights, those before a Load included.
 func (m *Model) Version() uint64 { return m.updates }
 
-// Rate is the optimiser's learning rate.
+// Rate returns the optimiser's learning rate.
 func (m *Model) Rate() float64 { return m.cfg.Adam.Rate }
 
 // SetRate changes the optimiser's learning rate.
@@ -237,7 +237,7 @@ func (m *Model) Begin(b *policies.Batch) error {
 	return nil
 }
 
-// check finds what in the batch cannot be learned from.
+// check finds faults of the batch.
 func (m *Model) check(b *policies.Batch) error {
 	if err := b.Needs(m.spec.Learns...); err != nil {
 		return err
@@ -254,7 +254,7 @@ func (m *Model) check(b *policies.Batch) error {
 	return finite(policies.Weight, b.Floats(policies.Weight))
 }
 
-// Next is the target network's distribution of a' at each next observation: a row of Width columns. a'
+// Next returns the target network's distribution of a' at each next observation: a row of Width columns. a'
 // is the best action by the target network or, if Double, by the online network. The result is
 // overwritten by the next call of Next, Values or Act.
 func (m *Model) Next(b *policies.Batch) nn.Value {
@@ -269,7 +269,7 @@ func (m *Model) Next(b *policies.Batch) nn.Value {
 	return distributions.PickGroup(m.best, m.cfg.Width)
 }
 
-// Discounts are gamma^n (1 - terminated) of the rows: the factors of what lies behind n steps. A
+// Discounts returns gamma^n (1 - terminated) of the rows: the factors of the values after n steps. A
 // truncated transition has a future as any other. The next call overwrites them.
 func (m *Model) Discounts(b *policies.Batch) []float32 {
 	m.discounts = m.discounts[:0]
@@ -284,7 +284,7 @@ func (m *Model) Discounts(b *policies.Batch) []float32 {
 	return m.discounts
 }
 
-// Loss is what a loss says of the rows of a batch, one column each.
+// Loss has the results of a loss for the rows of a batch, one column each.
 type Loss struct {
 	Rows       nn.Value // the loss of each row
 	Values     nn.Value // of the actions
@@ -327,7 +327,7 @@ func (m *Model) Update(b *policies.Batch, loss func(t *nn.Tape, out nn.Value) Lo
 	return m.metrics, nil
 }
 
-// actions are the numbers of the batch's actions, from 0.
+// actions returns the numbers of the batch's actions, from 0.
 func (m *Model) actions(b *policies.Batch) []float32 {
 	actions := b.Floats(policies.Action)
 	if m.cfg.Action.Start == 0 {

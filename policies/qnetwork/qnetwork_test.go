@@ -14,7 +14,7 @@ import (
 	"github.com/ditask/ditask/policies/qnetwork"
 )
 
-// config is that of a model whose networks are linear maps of one observed number.
+// config returns that of a model whose networks are linear maps of one observed number.
 func config(edit func(*qnetwork.Config)) qnetwork.Config {
 	cfg := qnetwork.Config{
 		Algorithm: "toy", Obs: envs.NewBox(-10, 10, 1), Action: envs.Discrete{N: 2}, Seed: 3, Init: nn.FanIn, NStep: 2, Gamma: 0.5,
@@ -44,7 +44,7 @@ func transitions(n int) *policies.Batch {
 	return b
 }
 
-// pairs are a head of two columns for each action, whose sum is the value.
+// pairs returns a head of two columns for each action, whose sum is the value.
 func pairs(out nn.Value) (distributions, values nn.Value) {
 	return out, out.Reshape(out.Rows()*2, 2).RowSums().Reshape(out.Rows(), 2)
 }

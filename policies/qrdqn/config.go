@@ -91,7 +91,7 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// model is what the networks need to know.
+// model returns the config of the networks.
 func (c Config) model() qnetwork.Config {
 	return qnetwork.Config{
 		Algorithm: "qrdqn", Obs: c.Obs, Action: c.Action, Seed: c.Seed, Hidden: c.Hidden, Init: nn.FanIn, Width: c.Quantiles,

@@ -48,7 +48,7 @@ func New(cfg Config) *QRDQN {
 	return q
 }
 
-// Config is the config with its defaults, and with the rate of the last SetRate.
+// Config returns the config with its defaults, and with the rate of the last SetRate.
 func (q *QRDQN) Config() Config {
 	cfg := q.cfg
 	cfg.Adam.Rate = q.Rate()
@@ -66,7 +66,7 @@ func (q *QRDQN) exportHead(_ *graph.Graph, theta graph.Value) graph.Value {
 	return theta.Reshape(q.cfg.Action.N, q.cfg.Quantiles).Mean(1).Reshape(q.cfg.Action.N)
 }
 
-// mean is the mean of each distribution.
+// mean returns the mean of each distribution.
 func (q *QRDQN) mean(theta nn.Value) nn.Value {
 	return theta.RowSums().Scale(1 / float32(q.cfg.Quantiles))
 }

@@ -15,7 +15,7 @@ import (
 
 var two = envs.Discrete{N: 2}
 
-// small is a QRDQN without hidden layers, of one observed number, with two quantiles, of tau 1/4 and 3/4.
+// small returns a QRDQN without hidden layers, of one observed number, with two quantiles, of tau 1/4 and 3/4.
 // Its networks have the quantiles s*w: two of action 0, then two of action 1.
 func small(edit func(*Config)) *QRDQN {
 	cfg := Config{Obs: envs.NewBox(-10, 10, 1), Action: two, Seed: 3, Hidden: []int{}, Quantiles: 2}

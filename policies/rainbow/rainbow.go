@@ -1,5 +1,5 @@
 // Package rainbow is deep Q-learning with six extensions, as settings of package c51 and of a replay
-// buffer. It has no algorithm of its own: it is the sum of
+// buffer. It adds no algorithm: it combines
 //
 //   - the categorical distribution of returns: package c51;
 //   - double Q-learning, dueling networks and noisy networks instead of random actions: c51.Config's
@@ -15,12 +15,12 @@
 //	t.Use(r.Exchange(...), r.Collect(env, ...), r.Learn(replay, ...))   // see package middleware/rl
 //
 // M. Hessel et al., "Rainbow: Combining Improvements in Deep Reinforcement Learning" (2018). The
-// defaults are those of its table of hyperparameters, for Atari games. What differs: the streams of the
+// defaults are those of its table of hyperparameters, for Atari games. Two things differ: the streams of the
 // dueling network share all hidden layers, and the online network chooses next actions with the noise of
 // its predictions.
 //
-// The policy is a *c51.C51, by whose name errors and checkpoints go. What that package says of
-// concurrency and errors holds here.
+// The policy is a *c51.C51, and errors and checkpoints have that name. Its rules for concurrency and
+// errors apply.
 package rainbow
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/ditask/ditask/policies/nn"
 )
 
-// Config has what a Rainbow leaves open. Obs and Action must be set; every other zero value has the
+// Config configures a Rainbow. Obs and Action must be set; every other zero value has the
 // paper's default.
 type Config struct {
 	Obs    envs.Space
@@ -51,7 +51,7 @@ type Config struct {
 	TargetEvery int
 }
 
-// C51 is the config of the policy.
+// C51 returns the config of the policy.
 func (c Config) C51() c51.Config {
 	if c.Hidden == nil {
 		c.Hidden = []int{512}

@@ -45,7 +45,7 @@ type Config struct {
 	Critic    nn.AdamConfig // also of alpha; a rate of 0 means 1e-3, discrete 3e-4; epsilon as Actor's
 }
 
-// discrete is the number of discrete actions, or 0 if actions are continuous.
+// discrete returns the number of discrete actions, or 0 if actions are continuous.
 func (c Config) discrete() int {
 	d, _ := c.Action.(envs.Discrete)
 	return d.N

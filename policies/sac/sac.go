@@ -110,7 +110,7 @@ func New(cfg Config) *SAC {
 // Spec describes the policy.
 func (s *SAC) Spec() policies.Spec { return s.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (s *SAC) Config() Config { return s.cfg }
 
 // Version counts the updates behind the weights, those before a Load included.
@@ -122,7 +122,7 @@ func (s *SAC) SetAllReduce(f nn.AllReduce) {
 	s.q.SetAllReduce(f)
 }
 
-// Alpha is the weight of the entropy now.
+// Alpha returns the weight of the entropy now.
 func (s *SAC) Alpha() float64 { return math.Exp(float64(s.logAlpha[0])) }
 
 // The range of the logarithm of standard deviations, before tanh of the action.
@@ -131,7 +131,7 @@ const logStdLow, logStdHigh = -5, 2
 // meanLimit bounds the means with noise that depends on the state, so that it can explore near the bounds of actions.
 const meanLimit = 2
 
-// gaussian is the distribution of continuous actions, given what the actor says.
+// gaussian returns the distribution of continuous actions for an output of the actor.
 func (s *SAC) gaussian(out nn.Value) dist.SquashedGaussian {
 	n := out.Cols() / 2
 	if s.deviation != nil {
@@ -183,8 +183,8 @@ func (s *SAC) Act(a *policies.Act) error {
 	return nil
 }
 
-// Export implements policies.Exporter: the output "logits" is what discrete actions are chosen by, and "mean" is
-// that of continuous ones, before tanh.
+// Export implements policies.Exporter: the output "logits" has the logits of discrete actions, and "mean" the
+// mean of continuous ones, before tanh.
 func (s *SAC) Export(g *graph.Graph, obs graph.Value) error {
 	out, err := s.actor.Export(g, "sac.actor/", obs)
 	if err != nil {
@@ -249,7 +249,7 @@ func (s *SAC) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	return s.metrics, nil
 }
 
-// check finds what in the batch cannot be learned from.
+// check finds faults of the batch.
 func (s *SAC) check(b *policies.Batch) error {
 	if err := b.Needs(s.spec.Learns...); err != nil || !s.discrete {
 		return err
@@ -264,7 +264,7 @@ func (s *SAC) check(b *policies.Batch) error {
 }
 
 // learnCritics regresses Q(s, a) on r + gamma^n (1 - terminated) V'(s'), with the value of the targets.
-// value is the mean of what the first critic says of the batch.
+// value is the mean of the first critic's values of the batch.
 func (s *SAC) learnCritics(b *policies.Batch) (loss, value float64, err error) {
 	s.bootstrap(b)
 	step, err := s.q.Step(func(t *nn.Tape) nn.Value {

@@ -35,7 +35,7 @@ func TestLearnsPendulum(t *testing.T) {
 	}
 }
 
-// random is a batch for s as a replay could have it.
+// random returns a batch for s as a replay could have it.
 func random(rng *rand.Rand, s *SAC, n int) *policies.Batch {
 	var b policies.Batch
 	b.Init(s.Spec().Learns...)

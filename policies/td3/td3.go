@@ -75,7 +75,7 @@ func New(cfg Config) *TD3 {
 // Spec describes the policy.
 func (p *TD3) Spec() policies.Spec { return p.spec }
 
-// Config is the config with its defaults.
+// Config returns the config with its defaults.
 func (p *TD3) Config() Config { return p.cfg }
 
 // Version counts the updates behind the weights, those before a Load included.
@@ -110,7 +110,7 @@ func (p *TD3) Act(a *policies.Act) error {
 	return nil
 }
 
-// Export implements policies.Exporter. The output "mean" is what the actor says, before it is clipped to the box.
+// Export implements policies.Exporter. The output "mean" is the actor's output, before it is clipped to the box.
 func (p *TD3) Export(g *graph.Graph, obs graph.Value) error {
 	mean, err := p.actor.Export(g, "td3.actor/", obs)
 	if err != nil {
@@ -188,7 +188,7 @@ func (p *TD3) learnActor(b *policies.Batch) error {
 	return err
 }
 
-// observed are the observations of the batch.
+// observed returns the observations of the batch.
 func (p *TD3) observed(t *nn.Tape, b *policies.Batch) nn.Value {
 	return t.Const(b.N, p.cfg.Obs.Dim(), b.Floats(policies.Obs))
 }

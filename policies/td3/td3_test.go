@@ -36,7 +36,7 @@ func TestLearnsPendulum(t *testing.T) {
 	}
 }
 
-// random is a batch for p as a replay could have it.
+// random returns a batch for p as a replay could have it.
 func random(rng *rand.Rand, p *TD3, n int) *policies.Batch {
 	var b policies.Batch
 	b.Init(p.Spec().Learns...)
@@ -67,7 +67,7 @@ func small(edit func(*Config)) *TD3 {
 	return New(cfg)
 }
 
-// linear is a TD3 without hidden layers, whose observations and actions have one number: actor
+// linear returns a TD3 without hidden layers, whose observations and actions have one number: actor
 // weights are (w, b), those of a critic (obs, action, b).
 func linear(edit func(*Config)) *TD3 {
 	return small(func(c *Config) {

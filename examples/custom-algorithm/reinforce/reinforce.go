@@ -137,7 +137,7 @@ func (p *Reinforce) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	return p.metrics, nil
 }
 
-// check finds what cannot be learned from.
+// check finds faults of a batch.
 func (p *Reinforce) check(b *policies.Batch) error {
 	if err := b.Needs(p.spec.Learns...); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (p *Reinforce) blame(err error) error {
 	return &policies.UpdateError{Algorithm: "reinforce", Update: p.updates, Err: err}
 }
 
-// weights are what acts.
+// weights returns the parts that acting needs.
 func (p *Reinforce) weights() policies.Parts {
 	return policies.Parts{
 		policies.NetPart("reinforce.actor", p.actor, &p.updates), policies.NetPart("reinforce.baseline", p.baseline, &p.updates),

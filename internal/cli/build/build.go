@@ -33,7 +33,7 @@ import (
 	"github.com/ditask/ditask/internal/safefile"
 )
 
-// Program is what the nodes run.
+// Program is the program that the nodes run.
 type Program struct {
 	Path string // of the executable
 	Main string // DITASK_MAIN
@@ -123,7 +123,7 @@ type source struct {
 	pkg  string // relative to dir
 }
 
-// otherModule is the folder of a package that is not in the module of the
+// otherModule returns the folder of a package that is not in the module of the
 // working folder: the go command must run there to find its go.mod.
 func otherModule(pkg string, isFolder bool) (string, bool) {
 	if !isFolder {
@@ -137,7 +137,7 @@ func otherModule(pkg string, isFolder bool) (string, bool) {
 	return dir, err == nil && moduleRoot(dir) != moduleRoot(here)
 }
 
-// moduleRoot is the nearest folder from dir upwards with a go.mod, or empty.
+// moduleRoot returns the nearest folder from dir upwards with a go.mod, or empty.
 func moduleRoot(dir string) string {
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {

@@ -14,11 +14,16 @@ func TestFirstFaultHasTheCommandThatMendsIt(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "",
 		"go: updates to go.mod needed; to update it:\n\tgo mod tidy\n": "updates to go.mod needed; to update it: go mod tidy",
-		"go: finding module\ngo: downloading example.com/dep v1.0.0\ngo: go.mod file not found in current directory or any parent directory; see 'go help modules'\n": "not in a module: give a folder below a go.mod, or a built program",
-		"no required module provides package example.com/dep/y; to add it:\n\tgo get example.com/dep/y\n":                                                             "no required module provides package example.com/dep/y; to add it: go get example.com/dep/y",
+		"go: finding module\ngo: downloading example.com/dep v1.0.0\ngo: go.mod file not found in current directory or any parent directory; " +
+			"see 'go help modules'\n": "not in a module: give a folder below a go.mod, or a built program",
+		"no required module provides package example.com/dep/y; to add it:\n\tgo get example.com/dep/y\n": "" +
+			"no required module provides package example.com/dep/y; to add it: go get example.com/dep/y",
 		"first\nsecond\n\tof the second\n": "first",
-		"go: inconsistent vendoring in /m:\n\texample.com/dep@v1.0.0: is explicitly required in go.mod, but not marked as explicit in vendor/modules.txt\n\n" +
-			"\tTo ignore the vendor directory, use -mod=readonly or -mod=mod.\n\tTo sync the vendor directory, run:\n\t\tgo mod vendor\n": "inconsistent vendoring in /m: example.com/dep@v1.0.0: is explicitly required in go.mod, but not marked as explicit in vendor/modules.txt; " +
+		"go: inconsistent vendoring in /m:\n\texample.com/dep@v1.0.0: is explicitly required in go.mod, " +
+			"but not marked as explicit in vendor/modules.txt\n\n" +
+			"\tTo ignore the vendor directory, use -mod=readonly or -mod=mod.\n\tTo sync the vendor directory, run:\n\t\tgo mod vendor\n": "" +
+			"inconsistent vendoring in /m: example.com/dep@v1.0.0: is explicitly required in go.mod, " +
+			"but not marked as explicit in vendor/modules.txt; " +
 			"To ignore the vendor directory, use -mod=readonly or -mod=mod.; To sync the vendor directory, run: go mod vendor",
 	} {
 		if got := firstFault(in); got != want {
@@ -49,10 +54,11 @@ func TestMainIsTheNameOfAFunction(t *testing.T) {
 
 func TestMainFault(t *testing.T) {
 	p := goPackage{ImportPath: "m/lib"}
+	const form = "--main Play: want a func(context.Context, *parallel.Node) error in package m/lib"
 	for out, want := range map[string]string{
 		"main.go:9:39: undefined: library.Play":                   "--main Play: package m/lib has no such function",
-		"main.go:9:39: cannot use library.Play (variable of type": "--main Play: want a func(context.Context, *parallel.Node) error in package m/lib",
-		"library.Play (type) is not an expression":                "--main Play: want a func(context.Context, *parallel.Node) error in package m/lib",
+		"main.go:9:39: cannot use library.Play (variable of type": form,
+		"library.Play (type) is not an expression":                form,
 		"lib.go:3:1: undefined: x":                                "",
 	} {
 		got := ""

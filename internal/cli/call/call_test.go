@@ -10,7 +10,7 @@ import (
 	"github.com/ditask/ditask/internal/logtest"
 )
 
-// Whatever reaches the last lines of a command, they are safe to print.
+// The last lines of a command are safe to print, with any text in its error.
 func TestLinesArePrintable(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	c := &call.Call{Stdout: &stdout, Stderr: &stderr}

@@ -67,7 +67,7 @@ func file(group, name, use string) *urfave.PathFlag {
 	return &urfave.PathFlag{Category: group, Name: name, Usage: use}
 }
 
-// guardedText returns a flag with a text that a variable can set, too.
+// guardedText returns a text flag that an environment variable can also set.
 func guardedText(group, name, use, variable string) *urfave.StringFlag {
 	return &urfave.StringFlag{Category: group, Name: name, Usage: use, EnvVars: []string{variable}}
 }

@@ -128,7 +128,8 @@ func TestValuesOfVariablesThatMayBeSecretsAreNotGiven(t *testing.T) {
 		t.Error(d)
 	}
 	for args, want := range map[string]bool{
-		"--nats-url nats://h:1": false, "--nats-url nats://h:1,nats://word@h:2": true, "--redis-url redis://:p@h": true, "--redis-url redis://h": false, "--tls-key k": false,
+		"--nats-url nats://h:1": false, "--nats-url nats://h:1,nats://word@h:2": true,
+		"--redis-url redis://:p@h": true, "--redis-url redis://h": false, "--tls-key k": false,
 	} {
 		name := strings.TrimPrefix(strings.Fields(args)[0], "--")
 		for _, g := range flags.GuardedOf(parse(t, strings.Fields(args)...)) {
@@ -200,7 +201,8 @@ func TestDefaultsAndVariables(t *testing.T) {
 	ctx := parse(t)
 	for name, want := range map[string]string{
 		"token": "1", "token-file": "1", "seed": "1", "resume": "true", "tls-cert": "1", "tls-key": "1", "tls-ca": "1", "redis-url": "1",
-		"platform": "", "topology": "mesh", "protocol": "", "mq-type": "mesh", "redis-host": "127.0.0.1", "redis-port": "6379", "local_rank": "-1",
+		"platform": "", "topology": "mesh", "protocol": "", "mq-type": "mesh",
+		"redis-host": "127.0.0.1", "redis-port": "6379", "local_rank": "-1",
 		"max-retries": "3", "grace": "10s", "peer-timeout": "8s", "join-timeout": "0s", "startup-interval": "0", "log-format": "text",
 		"parallel-workers": "1", "auto-recover": "false", "trace-limit": "256",
 	} {

@@ -60,7 +60,7 @@ func serveBus(cfg *launch.Config) (*bus, error) {
 	return &bus{s, out}, nil
 }
 
-// busConfig is the server that a plan asks for. Clients prove that they know the job's
+// busConfig returns the server that a plan asks for. Clients prove that they know the job's
 // token, and with TLS both sides show a certificate.
 func busConfig(plan placement.Plan, env control.Env) (embedded.Config, error) {
 	at, err := placement.ParseAddress(plan.BusListen)
@@ -183,8 +183,8 @@ func (l *lines) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// WithAttrs is the same handler: the server gives none.
+// WithAttrs returns the same handler: the server gives none.
 func (l *lines) WithAttrs([]slog.Attr) slog.Handler { return l }
 
-// WithGroup is the same handler.
+// WithGroup returns the same handler.
 func (l *lines) WithGroup(string) slog.Handler { return l }

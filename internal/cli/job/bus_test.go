@@ -21,7 +21,7 @@ import (
 	"github.com/ditask/ditask/router/natsbus"
 )
 
-// soon is a context for what must not hang.
+// soon returns a context for what must not hang.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

@@ -56,7 +56,8 @@ func TestConfigOfNoFlags(t *testing.T) {
 func TestConfigOfAllFlags(t *testing.T) {
 	with(t)
 	cfg := config(t, place{}, "--max-retries 7 --auto-recover --log-dir L --token T --dir D --main M --resume --grace 3s "+
-		"--log-format json --seed 4 --trace R --trace-limit 2 --nats-url nats://u:p@h:1 --startup-interval 1.5 --join-timeout 2m --peer-timeout 1s")
+		"--log-format json --seed 4 --trace R --trace-limit 2 --nats-url nats://u:p@h:1 "+
+		"--startup-interval 1.5 --join-timeout 2m --peer-timeout 1s")
 	abs, err := filepath.Abs("R")
 	if err != nil {
 		t.Fatal(err)
@@ -99,19 +100,20 @@ func TestConfigOfAPlatform(t *testing.T) {
 func TestConfigFaults(t *testing.T) {
 	with(t)
 	for line, want := range map[string]string{
-		"--startup-interval soon":                `--startup-interval "soon": want seconds, or a duration such as 500ms`,
-		"--auto-recover --max-retries 0":         "--max-retries 0: want at least 1",
-		"--auto-recover --max-retries 1":         "",
-		"--grace 0s":                             "--grace 0s: want more than 0s",
-		"--grace 1ns":                            "",
-		"--join-timeout 0s":                      "--join-timeout 0s: want more than 0s",
-		"--join-timeout -1s":                     "--join-timeout -1s: want more than 0s",
-		"--peer-timeout 999ms":                   "--peer-timeout 999ms: want at least 1s",
-		"--peer-timeout 1s":                      "",
-		"--log-format xml":                       `--log-format "xml": want text or json`,
-		"--trace x --trace-limit 0":              "--trace-limit 0: want at least 1 MiB",
-		"--trace x --trace-limit 1":              "",
-		"--grace -1s --log-format y --tls maybe": "--grace -1s: want more than 0s\n--log-format \"y\": want text or json\n--tls \"maybe\": want auto",
+		"--startup-interval soon":        `--startup-interval "soon": want seconds, or a duration such as 500ms`,
+		"--auto-recover --max-retries 0": "--max-retries 0: want at least 1",
+		"--auto-recover --max-retries 1": "",
+		"--grace 0s":                     "--grace 0s: want more than 0s",
+		"--grace 1ns":                    "",
+		"--join-timeout 0s":              "--join-timeout 0s: want more than 0s",
+		"--join-timeout -1s":             "--join-timeout -1s: want more than 0s",
+		"--peer-timeout 999ms":           "--peer-timeout 999ms: want at least 1s",
+		"--peer-timeout 1s":              "",
+		"--log-format xml":               `--log-format "xml": want text or json`,
+		"--trace x --trace-limit 0":      "--trace-limit 0: want at least 1 MiB",
+		"--trace x --trace-limit 1":      "",
+		"--grace -1s --log-format y --tls maybe": "--grace -1s: want more than 0s\n" +
+			"--log-format \"y\": want text or json\n--tls \"maybe\": want auto",
 	} {
 		_, err := configOf(fields(t, line), &place{})
 		expect(t, err, want)
@@ -123,14 +125,15 @@ func TestPlacementOf(t *testing.T) {
 	line := "-n 3 --protocol tcp --ports 1,2,3 --attach-to a --address h --labels l --node-ids 4 --topology star"
 	f, err := placementOf(fields(t, line), "j", "/r")
 	want := placement.Flags{
-		Job: "j", Workers: 3, Protocol: "tcp", Ports: "1,2,3", AttachTo: "a", Address: "h", Labels: "l", NodeIDs: "4", Topology: "star", RunDir: "/r",
-		Hostname: f.Hostname,
+		Job: "j", Workers: 3, Protocol: "tcp", Ports: "1,2,3", AttachTo: "a", Address: "h", Labels: "l", NodeIDs: "4", Topology: "star",
+		RunDir: "/r", Hostname: f.Hostname,
 	}
 	if d := cmp.Diff(want, f); d != "" || err != nil || f.Hostname == "" {
 		t.Error(d, err, f.Hostname)
 	}
 	f, err = placementOf(args(t, "--nats-url", "nats://u:p@h:1", "--platform-spec", ` {"tasks":[{"node_ids":3}]}`), "j", "")
-	if err != nil || f.NATSURL != "nats://h:1" || f.MQType != "" || f.Topology != "mesh" || f.Workers != 1 || f.Spec == nil || f.Spec.Tasks[0].NodeIDs != "3" {
+	if err != nil || f.NATSURL != "nats://h:1" || f.MQType != "" || f.Topology != "mesh" || f.Workers != 1 ||
+		f.Spec == nil || f.Spec.Tasks[0].NodeIDs != "3" {
 		t.Errorf("%+v, %v", f, err)
 	}
 	f, err = placementOf(fields(t, "--mq-type redis --redis-url redis://u:p@h:1/2"), "j", "")
@@ -145,12 +148,13 @@ const redisForm = "want redis://user:password@host:port/database, or rediss:// f
 func TestPlacementFaults(t *testing.T) {
 	with(t)
 	for line, want := range map[string]string{
-		"--nats-url http://u:secret@h":           "--nats-url: http://h: want nats://host:port or tls://host:port",
-		"--redis-url http://u:secret@h":          "--redis-url: http://h: " + redisForm,
-		"--redis-url foo":                        "--redis-url: foo: " + redisForm,
-		"--redis-url u:secret@h:6379":            "--redis-url: h:6379: " + redisForm,
-		"--redis-url redis:foo":                  "--redis-url: redis:foo: " + redisForm,
-		"--redis-url redis://u:sec/ret@h:x":      "--redis-url: redis://h:x: not a URL: " + redisForm + " (in a password, characters such as / @ : # % are written as %2F and so on)",
+		"--nats-url http://u:secret@h":  "--nats-url: http://h: want nats://host:port or tls://host:port",
+		"--redis-url http://u:secret@h": "--redis-url: http://h: " + redisForm,
+		"--redis-url foo":               "--redis-url: foo: " + redisForm,
+		"--redis-url u:secret@h:6379":   "--redis-url: h:6379: " + redisForm,
+		"--redis-url redis:foo":         "--redis-url: redis:foo: " + redisForm,
+		"--redis-url redis://u:sec/ret@h:x": "--redis-url: redis://h:x: not a URL: " + redisForm +
+			" (in a password, characters such as / @ : # % are written as %2F and so on)",
 		"--redis-url redis://u:secret@h:65536":   "--redis-url: redis://h:65536: port 65536: want a number from 1 to 65535",
 		"--redis-url redis://h:0":                "--redis-url: redis://h:0: port 0: want a number from 1 to 65535",
 		"--redis-url redis://h:65535/2":          "",
@@ -170,9 +174,11 @@ func TestPlacementFaults(t *testing.T) {
 		"--mq-type redis --redis-host=":          "--redis-host is empty: give the name or the address of a host",
 		"-n 0":                                   "--parallel-workers 0: want at least 1",
 		"--platform moon":                        `--platform "moon": want local, slurm or kubernetes`,
-		"--platform-spec nofile":                 "--platform-spec: open nofile: no such file or directory: want JSON, or the name of a JSON file",
-		"--platform-spec []":                     "platform spec: (top): want an object, got an array",
-		"--max-retries 1 -n 0 --platform-spec x": "--max-retries: has no effect without --auto-recover: give both, or leave --max-retries out\n--parallel-workers 0: want at least 1\n--platform-spec: open x: no such file or directory: want JSON, or the name of a JSON file",
+		"--platform-spec nofile": "" +
+			"--platform-spec: open nofile: no such file or directory: want JSON, or the name of a JSON file",
+		"--platform-spec []": "platform spec: (top): want an object, got an array",
+		"--max-retries 1 -n 0 --platform-spec x": "--max-retries: has no effect without --auto-recover: give both, or leave --max-retries out\n" +
+			"--parallel-workers 0: want at least 1\n--platform-spec: open x: no such file or directory: want JSON, or the name of a JSON file",
 	} {
 		_, err := planOf(fields(t, line), placement.Site{}, "j", "/r")
 		expect(t, err, want)

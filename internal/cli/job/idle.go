@@ -25,7 +25,8 @@ func idle(ctx *urfave.Context, plan placement.Plan) error {
 		faults = append(faults, errors.New("--join-timeout: has no effect, as the job has one node: leave it out"))
 	}
 	if flags.FromCommandLine(ctx, "shared-memory") && ctx.Int("shared-memory") > 0 && !overUnix(plan) {
-		faults = append(faults, errors.New("--shared-memory: has no effect, as no nodes of this launcher connect over unix sockets: leave it out"))
+		faults = append(faults, errors.New("--shared-memory: has no effect, "+
+			"as no nodes of this launcher connect over unix sockets: leave it out"))
 	}
 	for _, name := range []string{"tls", "tls-cert", "tls-key", "tls-ca"} {
 		if flags.FromCommandLine(ctx, name) && !overNetwork(plan) {

@@ -37,7 +37,7 @@ func with(t *testing.T, variables ...string) {
 	}
 }
 
-// args is the context of a command with the flags of a job.
+// args returns the context of a command with the flags of a job.
 func args(t *testing.T, words ...string) *urfave.Context {
 	t.Helper()
 	var got *urfave.Context

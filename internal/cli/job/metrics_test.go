@@ -79,7 +79,8 @@ func TestMetricsAreServedUntilStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listenMetrics(t.Context(), l.Addr().String()); err == nil || err.Error() != "--metrics-port "+l.Addr().String()+": address already in use: choose another port, or 0 for a free one" {
+	busy := "--metrics-port " + l.Addr().String() + ": address already in use: choose another port, or 0 for a free one"
+	if _, err := listenMetrics(t.Context(), l.Addr().String()); err == nil || err.Error() != busy {
 		t.Errorf("a busy port: %v", err)
 	}
 	var said strings.Builder

@@ -59,7 +59,8 @@ func TestPlaceOf(t *testing.T) {
 			if p.site.Launchers != nil {
 				slot = p.site.Launchers[p.site.Rank].Slot
 			}
-			if launchers != c.launchers || p.site.Rank != c.rank || (p.step != nil) != c.step || (p.pod != nil) != c.pod || p.site.Open != c.open || slot != c.slot {
+			if launchers != c.launchers || p.site.Rank != c.rank || (p.step != nil) != c.step || (p.pod != nil) != c.pod ||
+				p.site.Open != c.open || slot != c.slot {
 				t.Errorf("%+v", p)
 			}
 			if first := c.rank == 0 || c.open; p.first() != first {
@@ -102,16 +103,17 @@ func TestPlaceFaults(t *testing.T) {
 
 func TestCheckPlatform(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                                     "",
-		"--platform local":                     "",
-		"--platform k8s":                       "",
-		"--platform moon":                      `--platform "moon": want local, slurm or kubernetes`,
-		"--local_rank 0":                       "",
-		"--local_rank 1023 --platform local":   "",
-		"--local_rank 1024":                    "--local_rank 1024: want a number from 0 to 1023",
-		"--local_rank -1":                      "--local_rank -1: want a number from 0 to 1023",
-		"--local_rank 0 --platform slurm":      "--local_rank: Slurm gives each task its number: leave --local_rank out with --platform slurm",
-		"--local_rank 0 --platform kubernetes": "--local_rank: the variables of a pod give its number: leave --local_rank out with --platform kubernetes",
+		"":                                   "",
+		"--platform local":                   "",
+		"--platform k8s":                     "",
+		"--platform moon":                    `--platform "moon": want local, slurm or kubernetes`,
+		"--local_rank 0":                     "",
+		"--local_rank 1023 --platform local": "",
+		"--local_rank 1024":                  "--local_rank 1024: want a number from 0 to 1023",
+		"--local_rank -1":                    "--local_rank -1: want a number from 0 to 1023",
+		"--local_rank 0 --platform slurm":    "--local_rank: Slurm gives each task its number: leave --local_rank out with --platform slurm",
+		"--local_rank 0 --platform kubernetes": "" +
+			"--local_rank: the variables of a pod give its number: leave --local_rank out with --platform kubernetes",
 	} {
 		with(t)
 		got := ""
@@ -140,7 +142,9 @@ func TestHintsForWhatTheUserMayNotExpect(t *testing.T) {
 		{"--platform local", batch, ""},
 		{"", []string{"SLURM_JOB_ID=7", "SLURM_NTASKS=1"}, ""},
 		{"", []string{"SLURM_JOB_ID=7"}, ""},
-		{"", []string{"JOB_COMPLETION_INDEX=1"}, "this is pod 1 of an Indexed Job, and DI_NODES does not name the other pods, so its nodes run alone: set DI_NODES to all pods, such as dqn-[0-3].dqn, or give --platform local"},
+		{"", []string{"JOB_COMPLETION_INDEX=1"},
+			"this is pod 1 of an Indexed Job, and DI_NODES does not name the other pods, so its nodes run alone: " +
+				"set DI_NODES to all pods, such as dqn-[0-3].dqn, or give --platform local"},
 		{"", append(batch, "JOB_COMPLETION_INDEX=1"),
 			"this is job 7 of Slurm, outside of its 4 tasks, so the nodes run alone on this host: srun ditask ... runs them in the tasks"},
 	} {
@@ -244,7 +248,9 @@ func TestLocatedReplacesNamesThatDoNotResolve(t *testing.T) {
 		t.Fatal(err)
 	}
 	after, err := before.located(t.Context())
-	if err != nil || after.site.Rendezvous.Host != "127.0.0.9" || after.site.Launchers[0].Host != "127.0.0.9" || after.site.Launchers[2].Host != "127.0.0.9" || after.site.Launchers[1].Host != "" {
+	const found = "127.0.0.9"
+	if l := after.site.Launchers; err != nil || after.site.Rendezvous.Host != found ||
+		l[0].Host != found || l[1].Host != "" || l[2].Host != found {
 		t.Errorf("%+v, %v", after.site, err)
 	}
 	if before.site.Rendezvous.Host != "n1.invalid" || before.site.Launchers[2].Host != "n2.invalid" {

@@ -13,7 +13,9 @@ import (
 
 func TestWritePlan(t *testing.T) {
 	with(t)
-	meet := placement.Site{Rank: 1, Launchers: []placement.Launcher{{Host: "a"}, {Host: "b"}, {}}, Rendezvous: &placement.Rendezvous{Host: "a"}}
+	meet := placement.Site{
+		Rank: 1, Launchers: []placement.Launcher{{Host: "a"}, {Host: "b"}, {}}, Rendezvous: &placement.Rendezvous{Host: "a"},
+	}
 	site := placement.Site{Rank: 1, Open: true, Launchers: []placement.Launcher{{}, {Slot: 1}}}
 	for _, c := range []struct {
 		line string
@@ -103,7 +105,8 @@ func TestAssignJoinsAllFaults(t *testing.T) {
 	expect(t, err, "--startup-interval: has no effect, as this launcher starts one node: leave it out\n"+
 		"nodes that join those of another launcher need --job-id and --token (or --token-file), the same for all")
 	a, err := assign(fields(t, "--job-id j --metrics-port 0 -n 2"))
-	if err != nil || a.job != "j" || a.metrics != "127.0.0.1:0" || len(a.plan.Nodes) != 2 || a.plan.Job != "j" || a.cfg.Env.Token == "" || !strings.HasPrefix(a.plan.Nodes[0].Listen, "unix://") {
+	if err != nil || a.job != "j" || a.metrics != "127.0.0.1:0" || len(a.plan.Nodes) != 2 || a.plan.Job != "j" ||
+		a.cfg.Env.Token == "" || !strings.HasPrefix(a.plan.Nodes[0].Listen, "unix://") {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
@@ -115,7 +118,9 @@ func TestCautionsAreThoseOfTheFirstLauncher(t *testing.T) {
 	}{
 		{[]string{"SLURM_JOB_ID=7", "SLURM_NTASKS=4"},
 			"ditask: this is job 7 of Slurm, outside of its 4 tasks, so the nodes run alone on this host: srun ditask ... runs them in the tasks\n"},
-		{[]string{"DI_NODES=a,b", "DI_RANK=0", "DITASK_TOKEN=0123456789abcdef"}, "ditask: tcp://0.0.0.0:50515 is on the network without TLS: anybody on the network path can read and change what the nodes send: see ditask tls\n"},
+		{[]string{"DI_NODES=a,b", "DI_RANK=0", "DITASK_TOKEN=0123456789abcdef"},
+			"ditask: tcp://0.0.0.0:50515 is on the network without TLS: " +
+				"anybody on the network path can read and change what the nodes send: see ditask tls\n"},
 		{[]string{"DI_NODES=a,b", "DI_RANK=1", "DITASK_TOKEN=0123456789abcdef"}, ""},
 	} {
 		with(t, c.env...)

@@ -22,7 +22,7 @@ func unnoted(t *testing.T) func(string) {
 	return func(text string) { t.Errorf("noted %q", text) }
 }
 
-// planned is the configuration of the nodes of some flags.
+// planned returns the configuration of the nodes of some flags.
 func planned(t *testing.T, line string) launch.Config {
 	t.Helper()
 	plan, err := planOf(fields(t, line), placement.Site{}, "j", "/r")
@@ -59,7 +59,7 @@ func TestPreflightChecksTheFoldersAndMakesNone(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	// A folder that is there and takes no files.
+	// An existing folder in which no file can be created.
 	if err := writable("/proc"); err == nil {
 		t.Error("/proc is writable")
 	}

@@ -160,11 +160,11 @@ func (c command) start(ctx *urfave.Context, a assignment, signals <-chan os.Sign
 	return c.launch(cfg, !ctx.Bool("no-table"), a.metrics, a.at.advice)
 }
 
-// WatchArgs are the arguments of ditask as the watcher of a launcher: see
+// WatchArgs returns the arguments of ditask as the watcher of a launcher: see
 // [launch.Watch]. They are not a command for users.
 func WatchArgs() []string { return []string{"watch-launcher"} }
 
-// FarewellArgs are the arguments of ditask as the process that announces the end of a node:
+// FarewellArgs returns the arguments of ditask as the process that announces the end of a node:
 // see connect.Farewell in parallel/connect. They are not a command for users.
 func FarewellArgs() []string { return []string{"say-farewell"} }
 

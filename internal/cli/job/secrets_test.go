@@ -75,17 +75,19 @@ func TestSecretFaults(t *testing.T) {
 		"--nats-url nats://h:1 --nats-creds /none":                              "--nats-creds: stat /none: no such file or directory",
 		"--nats-url nats://h:1 --nats-nkey /none":                               "--nats-nkey: stat /none: no such file or directory",
 		"--nats-url nats://h:1 --nats-nkey " + creds:                            "",
-		"--tls on":                     `--tls "on": want auto`,
-		auto:                           "",
-		auto + "--tls-ca " + f.CA:      "--tls auto makes its own certificates: leave out --tls-cert, --tls-key and --tls-ca",
-		auto + "--nats-url nats://h:1": "--tls auto makes certificates that an external server does not trust: with --nats-url or --redis-url give --tls-ca, and --tls-cert and --tls-key if the server requires them",
-		all:                            "",
-		"--tls-cert " + f.Cert:         "--tls-cert, --tls-key and --tls-ca: give all of them, or none",
-		"--tls-cert " + f.Cert + " --tls-key " + f.Key + " --tls-ca /none":                           "--tls-ca: stat /none: no such file or directory",
-		"--nats-url nats://h:1 --tls-ca " + f.CA:                                                     "",
-		"--nats-url nats://h:1 --tls-ca " + creds:                                                    "tls: the authority's file holds no certificate",
-		"--redis-url rediss://h:1 --tls-ca " + f.CA:                                                  "",
-		"--redis-url redis://h:1 --tls-ca " + f.CA:                                                   "--tls-cert, --tls-key and --tls-ca: --redis-url asks for a connection without TLS: give --redis-url rediss://host:port",
+		"--tls on":                `--tls "on": want auto`,
+		auto:                      "",
+		auto + "--tls-ca " + f.CA: "--tls auto makes its own certificates: leave out --tls-cert, --tls-key and --tls-ca",
+		auto + "--nats-url nats://h:1": "--tls auto makes certificates that an external server does not trust: " +
+			"with --nats-url or --redis-url give --tls-ca, and --tls-cert and --tls-key if the server requires them",
+		all:                    "",
+		"--tls-cert " + f.Cert: "--tls-cert, --tls-key and --tls-ca: give all of them, or none",
+		"--tls-cert " + f.Cert + " --tls-key " + f.Key + " --tls-ca /none": "--tls-ca: stat /none: no such file or directory",
+		"--nats-url nats://h:1 --tls-ca " + f.CA:                           "",
+		"--nats-url nats://h:1 --tls-ca " + creds:                          "tls: the authority's file holds no certificate",
+		"--redis-url rediss://h:1 --tls-ca " + f.CA:                        "",
+		"--redis-url redis://h:1 --tls-ca " + f.CA: "" +
+			"--tls-cert, --tls-key and --tls-ca: --redis-url asks for a connection without TLS: give --redis-url rediss://host:port",
 		"--tls-cert " + creds + " --tls-key " + f.Key + " --tls-ca " + f.CA + " --protocol tcp -n 2": "*",
 	} {
 		_, err := configOf(fields(t, line), &place{})
@@ -117,8 +119,10 @@ func TestTLSOfTheJob(t *testing.T) {
 func TestJoined(t *testing.T) {
 	f := certtest.New(t)
 	const who = "nodes that join those of another launcher need --job-id and --token (or --token-file), the same for all"
-	const rank = "--local_rank 0: the launchers of one host need the same --job-id and --token (or --token-file): give both, or leave --local_rank out if this launcher is the only one"
-	const auto = "--tls auto is for the nodes of one launcher: make certificates for all of them with ditask tls, and give --tls-cert, --tls-key and --tls-ca"
+	const rank = "--local_rank 0: the launchers of one host need the same --job-id and --token (or --token-file): " +
+		"give both, or leave --local_rank out if this launcher is the only one"
+	const auto = "--tls auto is for the nodes of one launcher: " +
+		"make certificates for all of them with ditask tls, and give --tls-cert, --tls-key and --tls-ca"
 	step := &slurm.Step{Tasks: 2}
 	pods := &kube.Pod{Size: 2}
 	for _, c := range []struct {

@@ -4,12 +4,23 @@ import (
 	"strings"
 	"testing"
 
+	urfave "github.com/urfave/cli/v2"
+
 	"github.com/ditask/ditask/parallel/placement"
 )
 
 // Nodes that connect over unix sockets share memory, unless the user wants none.
 func TestSharedMemoryOfAPlan(t *testing.T) {
 	two := placement.Site{Rank: 0, Launchers: []placement.Launcher{{Host: "a"}, {Host: "b"}}}
+	planned := func(line string, site placement.Site) (*urfave.Context, placement.Plan) {
+		t.Helper()
+		ctx := fields(t, line)
+		plan, err := planOf(ctx, site, "j", "/r")
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		return ctx, plan
+	}
 	for _, c := range []struct {
 		line string
 		env  string
@@ -34,11 +45,7 @@ func TestSharedMemoryOfAPlan(t *testing.T) {
 		{"-n 2 --shared-memory 8", "7", placement.Site{}, 8},
 	} {
 		with(t, "DITASK_SHARED_MEMORY="+c.env)
-		ctx := fields(t, c.line)
-		plan, err := planOf(ctx, c.site, "j", "/r")
-		if err != nil {
-			t.Fatalf("%s: %v", c.line, err)
-		}
+		ctx, plan := planned(c.line, c.site)
 		got, err := sharedMemory(ctx, plan, func() uint64 { return 8 << 30 })
 		if err != nil || got != c.want {
 			t.Errorf("%s, %s: %d MiB, %v; want %d", c.line, c.env, got, err, c.want)
@@ -51,19 +58,11 @@ func TestSharedMemoryOfAPlan(t *testing.T) {
 		"-n 2 --shared-memory 1025":                  "--shared-memory 1025: want 0 to 1024 MiB",
 		"-n 2 --shared-memory 64 --no-shared-memory": "--shared-memory 64: has no effect with --no-shared-memory: leave one of the two out",
 	} {
-		ctx := fields(t, line)
-		plan, err := planOf(ctx, placement.Site{}, "j", "/r")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = sharedMemory(ctx, plan, availableMemory)
+		ctx, plan := planned(line, placement.Site{})
+		_, err := sharedMemory(ctx, plan, availableMemory)
 		expect(t, err, want)
 	}
-	ctx := fields(t, "-n 2 --protocol tcp --shared-memory 64")
-	plan, err := planOf(ctx, placement.Site{}, "j", "/r")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx, plan := planned("-n 2 --protocol tcp --shared-memory 64", placement.Site{})
 	if err := idle(ctx, plan); err == nil || !strings.Contains(err.Error(), "--shared-memory: has no effect") {
 		t.Error(err)
 	}

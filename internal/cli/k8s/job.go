@@ -100,13 +100,13 @@ type kubeJob struct {
 	} `json:"status"`
 }
 
-// kind is the kind of the job, one of kindJob, kindJobSet and kindDIJob.
+// kind returns the kind of the job, one of kindJob, kindJobSet and kindDIJob.
 func (j *kubeJob) kind() string { return strings.ToLower(j.Kind) }
 
 // String names a job as kubectl does.
 func (j *kubeJob) String() string { return printable.Text(j.kind() + "/" + j.Metadata.Name) }
 
-// condition is a condition that is true, or nil.
+// condition returns a condition that is true, or nil.
 func (j *kubeJob) condition(kind string) *kubeCondition {
 	for i, c := range j.Status.Conditions {
 		if c.Type == kind && c.Status == "True" {
@@ -146,7 +146,7 @@ func (j *kubeJob) state(ready int) string {
 	return statePending
 }
 
-// desired is the number of pods that the job should have.
+// desired returns the number of pods that the job should have.
 func (j *kubeJob) desired() int {
 	switch j.kind() {
 	case kindDIJob:
@@ -316,7 +316,7 @@ func (p *kubePod) why() string {
 	return ""
 }
 
-// lastLine is the last line of a text.
+// lastLine returns the last line of a text.
 func lastLine(s string) string {
 	s = strings.TrimSpace(s)
 	return s[strings.LastIndexByte(s, '\n')+1:]

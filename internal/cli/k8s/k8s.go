@@ -42,7 +42,8 @@ func (c command) manifestCommands() []*urfave.Command {
 		{
 			Name: "manifest", Usage: "print the objects that run the job, with a launcher in each pod, or write them as a kustomization or a chart",
 			Description: `   ditask k8s manifest --name dqn --image REGISTRY/dqn:1 --pods 4 | kubectl apply -f -
-   ditask k8s manifest --kind dijob --name dqn --image REGISTRY/dqn:1 --task learner:learner:1:1 --task collector:collector:8 --max-replicas 16
+   ditask k8s manifest --kind dijob --name dqn --image REGISTRY/dqn:1 --task learner:learner:1:1 ` +
+				`--task collector:collector:8 --max-replicas 16
    ditask k8s manifest --name dqn --image REGISTRY/dqn:1 --pods 4 --helm ./chart && helm install dqn ./chart
    ditask k8s manifest --name dqn --image REGISTRY/dqn:1 --pods 4 --kustomize ./dqn && kubectl apply -k ./dqn`,
 			Flags: append([]urfave.Flag{
@@ -99,7 +100,8 @@ func (c command) jobCommands() []*urfave.Command {
 			Flags:       one(), Action: c.scale,
 		},
 		{
-			Name: "delete", Usage: "delete a job and the objects created for it: Services, the server between its nodes, the token", ArgsUsage: "NAME",
+			Name: "delete", ArgsUsage: "NAME",
+			Usage:       "delete a job and the objects created for it: Services, the server between its nodes, the token",
 			Description: `   ditask k8s delete dqn`,
 			Flags:       kubectlFlags(), Action: c.delete,
 		},

@@ -39,7 +39,8 @@ func manifestFlags() []urfave.Flag {
 		&urfave.IntFlag{Category: groupK8s, Name: "pods", Value: 1, Usage: "number of pods, each of which runs a launcher"},
 		&urfave.StringSliceFlag{Category: groupK8s, Name: "task",
 			Usage: "`NAME:TYPE:PODS` or NAME:TYPE:PODS:GPUS, a group of pods in place of --pods, for jobset and dijob. " +
-				"TYPE is learner, evaluator, collector or none, and becomes a label of the nodes. Ranks continue from group to group; may be given several times"},
+				"TYPE is learner, evaluator, collector or none, and becomes a label of the nodes. " +
+				"Ranks continue from group to group; may be given several times"},
 		&urfave.IntFlag{Category: groupK8s, Name: "min-replicas", Usage: "least number of pods of the last group that a dijob can be scaled to",
 			DefaultText: "none"},
 		&urfave.IntFlag{Category: groupK8s, Name: "max-replicas",
@@ -52,9 +53,12 @@ func manifestFlags() []urfave.Flag {
 			Usage: "`LABEL=VALUE` of the machines to run on; may be given several times"},
 		&urfave.StringSliceFlag{Category: groupK8s, Name: "tolerate",
 			Usage: "`KEY[=VALUE][:EFFECT]` of a taint that the pods tolerate; may be given several times"},
-		flags.Text(groupK8s, "volume", "", "`CLAIM`, a PersistentVolumeClaim, for the files of the job, which then resumes after a restart (default: the files are deleted with the pod)"),
+		flags.Text(groupK8s, "volume", "", "`CLAIM`, a PersistentVolumeClaim, for the files of the job, "+
+			"which then resumes after a restart (default: the files are deleted with the pod)"),
 		flags.Text(groupK8s, "token-secret", "", "`SECRET` with the job's token under the key token (default: NAME-token)"),
-		&urfave.IntFlag{Category: groupK8s, Name: "backoff-limit", Usage: "failures of pods before the job fails; exit code 75 and evictions do not count", DefaultText: "0, with --auto-recover --max-retries"},
+		&urfave.IntFlag{Category: groupK8s, Name: "backoff-limit",
+			Usage:       "failures of pods before the job fails; exit code 75 and evictions do not count",
+			DefaultText: "0, with --auto-recover --max-retries"},
 		flags.Text(groupK8s, "env-secret", "", "`SECRET` whose keys are variables of the pods, such as DITASK_REDIS_URL or DITASK_TLS_KEY"),
 		flags.Text(groupK8s, "bus", "", "server between the nodes, in a separate pod: nats or redis (default: none, nodes connect directly). "+
 			"The Secret NAME-bus holds its password under the key password"),

@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute)) }
 
-// manifest is what ditask k8s manifest prints. The flags are those before the arguments of
+// manifest returns what ditask k8s manifest prints. The flags are those before the arguments of
 // the program.
 func manifest(t *testing.T, program []string, flags ...string) (string, error) {
 	t.Helper()
@@ -44,7 +44,7 @@ func manifest(t *testing.T, program []string, flags ...string) (string, error) {
 	return out.String(), err
 }
 
-// objects are the objects of a text in YAML, by kind and name.
+// objects returns the objects of a text in YAML, by kind and name.
 func objects(t *testing.T, text string) map[string]any {
 	t.Helper()
 	all := map[string]any{}
@@ -63,7 +63,7 @@ func objects(t *testing.T, text string) map[string]any {
 	}
 }
 
-// at is what an object has at a path of keys and indices.
+// at returns what an object has at a path of keys and indices.
 func at[T any](t *testing.T, o any, path ...any) T {
 	t.Helper()
 	for _, step := range path {
@@ -83,7 +83,7 @@ func at[T any](t *testing.T, o any, path ...any) T {
 	return v
 }
 
-// rendered is what Helm makes of a chart, by the package of templates that Helm uses.
+// rendered returns what Helm makes of a chart, by the package of templates that Helm uses.
 func rendered(t *testing.T, dir string) string {
 	t.Helper()
 	var values map[string]any
@@ -232,7 +232,7 @@ func start(t *testing.T, command []any, password string) (argv, config string) {
 	return string(out), string(b)
 }
 
-// What Kubernetes would refuse, or what would be more than a name, is refused.
+// A name is refused if Kubernetes would refuse it, or if a shell or a template would read more than a name.
 func TestNamesAreNames(t *testing.T) {
 	for _, bad := range [][]string{
 		{"--token-secret", "a\nkind: Pod"}, {"--token-secret", "a;id"}, {"--token-secret", "A"}, {"--token-secret", "$(id)"},

@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/internal/logtest"
 )
 
-// hostilePod is a pod of which every text that others than the user can set is hostile: the
+// hostilePod returns a pod of which every text that others than the user can set is hostile: the
 // last words of its program, its conditions and its names.
 func hostilePod(t *testing.T, status string) kubePod {
 	t.Helper()
@@ -29,7 +29,7 @@ func hostilePod(t *testing.T, status string) kubePod {
 	return p
 }
 
-// What Kubernetes says of a job and its pods is printed escaped, and each row is one line.
+// Texts of Kubernetes about a job and its pods are printed escaped, and each row is one line.
 func TestPrintedTextOfPods(t *testing.T) {
 	for name, status := range map[string]string{
 		"last words":  `"containerStatuses":[{"name":"node","state":{"terminated":{"exitCode":1,"reason":BAD,"message":BAD}}}]`,

@@ -22,7 +22,7 @@ import (
 	"github.com/ditask/ditask/train"
 )
 
-// Style is what a terminal can show.
+// Style describes the abilities of a terminal.
 type Style struct {
 	Colour  bool
 	Unicode bool
@@ -159,7 +159,7 @@ func (s Style) paint(text string, l look) string {
 
 const labelWidth = 10
 
-// Rows are the lines of a run.
+// Rows returns the lines of a run.
 func Rows(r Run, columns, lines int, s Style) []string {
 	rows := []row{r.title()}
 	if r.Report == nil {

@@ -15,7 +15,7 @@ import (
 
 func ascii() Style { return Style{} }
 
-// example is a run in the middle.
+// example returns a run in the middle.
 func example() Run {
 	r := &train.Report{
 		Algorithm: "ppo", Env: "CartPole-v1", Steps: 42_000, Total: 100_000, Updates: 1312, Episodes: 512, Elapsed: 20 * time.Second,
@@ -58,7 +58,7 @@ nodes     2 of 3 up   2 restarted   1 back-off`
 	}
 }
 
-// Whatever a run is called and says, its rows fit, and have no control sequences but colours.
+// The rows of a run fit the screen and have no control sequences but colours, with any name and any text.
 func TestRowsFit(t *testing.T) {
 	hostile := "\x1b[2J\n\u202e日本語日本語\x07" + strings.Repeat("long", 200)
 	r := example()

@@ -61,7 +61,7 @@ const moment = 20 * time.Millisecond
 // The terminal's control sequences (ECMA-48).
 const (
 	cursorUp   = "\x1b[%dA"
-	clearLine  = "\x1b[K" // what is right of the cursor
+	clearLine  = "\x1b[K" // right of the cursor
 	clearBelow = "\r\x1b[J"
 )
 

@@ -47,7 +47,7 @@ func TestTableHasOneLineANode(t *testing.T) {
 	}
 }
 
-// Whatever nodes call themselves, the table has its own lines and columns.
+// The table keeps its lines and columns, with any names of nodes.
 func TestTableOfHostileNames(t *testing.T) {
 	var c1 strings.Builder
 	for r := rune(0x80); r <= 0x9f; r++ {
@@ -78,7 +78,7 @@ func TestTableOfHostileNames(t *testing.T) {
 	}
 }
 
-// cut is the part of a row before a column.
+// cut returns the part of a row before a column.
 func cut(row string, column int) string {
 	width := 0
 	for i, r := range row {
@@ -143,8 +143,8 @@ func TestDrawLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// TestTableIsBackAfterALine draws once an hour, and yet the table is there again
-// soon after a line: one drawing for the lines that came together.
+// TestTableIsBackAfterALine draws once an hour, but the table returns soon after a
+// line of the log: with one drawing for lines that arrive together.
 func TestTableIsBackAfterALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
@@ -204,7 +204,8 @@ func TestNumbersAreShort(t *testing.T) {
 		}
 	}
 	for in, want := range map[time.Duration]string{
-		200 * time.Microsecond: "0.2ms", 9900 * time.Microsecond: "9.9ms", 10 * time.Millisecond: "10ms", 999 * time.Millisecond: "999ms", time.Second: "1.0s",
+		200 * time.Microsecond: "0.2ms", 9900 * time.Microsecond: "9.9ms", 10 * time.Millisecond: "10ms",
+		999 * time.Millisecond: "999ms", time.Second: "1.0s",
 	} {
 		if got := short(in); got != want {
 			t.Errorf("%v: %s", in, got)

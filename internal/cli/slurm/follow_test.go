@@ -15,8 +15,10 @@ import (
 
 func TestJobsAsScontrolShowsThem(t *testing.T) {
 	// Lines of Slurm 22.05.8, with some fields left out.
-	const out = `JobId=37 JobName=req.sh UserId=root(0) QOS=(null) JobState=RUNNING Reason=None Dependency=(null) Requeue=1 Restarts=1 ExitCode=0:0 RunTime=00:00:03 StdIn=/dev/null StdOut=/tmp/a b/req.out Power= 
-JobId=9 ArrayJobId=9 ArrayTaskId=2 JobName=arr.sh JobState=FAILED Reason=NonZeroExitCode ExitCode=75:0 DerivedExitCode=0:0 StdOut=/tmp/arr.9_2
+	const out = `JobId=37 JobName=req.sh UserId=root(0) QOS=(null) JobState=RUNNING Reason=None Dependency=(null) ` +
+		`Requeue=1 Restarts=1 ExitCode=0:0 RunTime=00:00:03 StdIn=/dev/null StdOut=/tmp/a b/req.out Power= 
+JobId=9 ArrayJobId=9 ArrayTaskId=2 JobName=arr.sh JobState=FAILED Reason=NonZeroExitCode ` +
+		`ExitCode=75:0 DerivedExitCode=0:0 StdOut=/tmp/arr.9_2
 JobId=40 ArrayJobId=9 ArrayTaskId=3-4 JobName=arr.sh JobState=PENDING Reason=Resources ExitCode=0:0
 JobId=41 JobState=CANCELLED Reason=None ExitCode=0:15 StdOut=/dev/null
 garbage
@@ -47,7 +49,7 @@ func scontrol(t *testing.T, text string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// watch is a follower of job 9 that writes into two texts.
+// watch returns a follower of job 9 that writes into two texts.
 func watch() (f *follower, stdout, stderr *strings.Builder) {
 	stdout, stderr = &strings.Builder{}, &strings.Builder{}
 	return &follower{c: &call.Call{Stdout: stdout, Stderr: stderr}, job: "9", tails: map[string]*tail{},
@@ -136,7 +138,7 @@ func TestOutputIsCopiedByWholeLines(t *testing.T) {
 	}
 }
 
-// script is the batch script that a command line makes, or its fault.
+// script returns the batch script that a command line makes, or its fault.
 func script(t *testing.T, line string) string {
 	t.Helper()
 	var out strings.Builder

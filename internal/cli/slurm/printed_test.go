@@ -11,7 +11,7 @@ import (
 	"github.com/ditask/ditask/internal/logtest"
 )
 
-// What Slurm says is printed escaped: comments and reasons in it are of its users.
+// Texts of Slurm are printed escaped: users write the comments and reasons in them.
 func TestPrintedTextOfSlurm(t *testing.T) {
 	line := strings.NewReplacer("\r", "", "\n", "").Replace(logtest.Hostile)
 	bin := t.TempDir()

@@ -29,7 +29,7 @@ func TestNameOfAPackageIsOneOfAJob(t *testing.T) {
 	}
 }
 
-// runs are the commands that a script runs: srun, ditask and mkdir, which are replaced by
+// runs returns the commands that a script runs: srun, ditask and mkdir, which are replaced by
 // one that writes its arguments down.
 func runs(t *testing.T, script string, env ...string) (calls [][]string, err error) {
 	t.Helper()

@@ -38,7 +38,7 @@ type oneRun struct {
 	best   *rl.Best
 
 	reports reports
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	phase   phase
 	began   time.Time
 }
@@ -113,7 +113,7 @@ func (c command) seeds(ctx *urfave.Context, cfg *train.Config, n int, viewing vi
 			r.run(signals, self, args[i])
 			said.Lock()
 			defer said.Unlock()
-			_, _ = fmt.Fprintln(stdout, r.line()) // the table says it again
+			_, _ = fmt.Fprintln(stdout, r.line()) // the table repeats it
 		})
 	}
 	all.Wait()

@@ -324,7 +324,8 @@ func (c command) listenTCP(ctx *urfave.Context, addr string, cfg *serve.Config, 
 				l.Close())
 		}
 		if n := len(cfg.Token); n > 0 && n < shortToken {
-			cfg.Log.Warn(fmt.Sprintf("the token has %d bytes: anybody who can reach the server can guess it: give at least %d random ones", n, shortToken),
+			cfg.Log.Warn(fmt.Sprintf("the token has %d bytes: anybody who can reach the server can guess it: "+
+				"give at least %d random ones", n, shortToken),
 				"listen", l.Addr().String())
 		}
 		if !secure {

@@ -183,7 +183,7 @@ func (c command) run(ctx *urfave.Context, algo string) error {
 		return call.UsageError{Err: err}
 	}
 	if lifted {
-		c.Note(ctx.String("log-format"), fmt.Sprintf("the run has reached --until %v: it goes on without a return as its end", until))
+		c.Note(ctx.String("log-format"), fmt.Sprintf("the run has reached --until %v: it continues without a return as its end", until))
 	}
 	if n := ctx.Int("seeds"); n != 1 {
 		return c.seeds(ctx, cfg, n, viewing)
@@ -242,7 +242,7 @@ func (c command) config(ctx *urfave.Context, algo string) (*train.Config, error)
 	return cfg, cfg.Check()
 }
 
-// besides are the keys that flags and the file of --config have set.
+// besides returns the keys that flags and the file of --config have set.
 func besides(cfg *train.Config, file string) (keys []string) {
 	for _, k := range cfg.Keys() {
 		if k.Origin == "--"+k.Name || k.Origin == "--set" || file != "" && strings.HasPrefix(k.Origin, file+":") {

@@ -57,7 +57,7 @@ func TestChaos(t *testing.T) {
 	t.Logf("\n%s", table(n, total, by, t.Failed(), time.Since(began)))
 }
 
-// names are the names of all transports.
+// names returns the names of all transports.
 func names() (out []string) {
 	for _, c := range transports {
 		out = append(out, c.name)
@@ -65,7 +65,7 @@ func names() (out []string) {
 	return out
 }
 
-// table is the report, for docs/reliability.md.
+// table returns the report, for docs/reliability.md.
 func table(rounds int, total faultlab.Report, transports map[string]int, failed bool, took time.Duration) string {
 	var b strings.Builder
 	row := func(name string, v any) { fmt.Fprintf(&b, "| %s | %v |\n", name, v) }

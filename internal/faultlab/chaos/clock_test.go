@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// The time of day of a node or a launcher jumps when it is told to, and back when it
-// is told again.
+// The time of day of a node or a launcher jumps at a signal, and back at the next.
 func init() {
 	everyFaults = append(everyFaults, "clock", "launcher-clock")
 	jump, err := strconv.ParseInt(os.Getenv(varJump), 10, 64)

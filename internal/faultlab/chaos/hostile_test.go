@@ -31,7 +31,7 @@ import (
 
 var onlyHostile = flag.String("chaos.hostile", "", "run only rounds with a hostile node, which does this; any: by seed")
 
-// What a hostile node may cost an honest process, or a launcher.
+// Bounds on the cost of a hostile node for an honest process, or a launcher.
 const (
 	// mostLive bounds the growth of the live heap in bytes. The windows of a peer are 8 MiB of an
 	// event in each direction, and the program has three reliable ones.
@@ -49,8 +49,8 @@ const (
 	// mostLogged bounds the size of the log of a node in bytes, of which an undisturbed one
 	// writes some KiB.
 	mostLogged = 256 << 10
-	// mostElsewhere is how often all honest nodes together may connect, in a round, with somebody
-	// who has nothing to do with the job, because a hostile node says that a node is there.
+	// mostElsewhere is the most connections that all honest nodes together may make, in a round, to a listener outside
+	// the job, because a hostile node gives its address as that of a node.
 	mostElsewhere = 200
 )
 
@@ -265,7 +265,7 @@ func (r *round) tails(since int64, do func(faultlab.Record)) {
 	}
 }
 
-// target is the job as a hostile node knows it: from the environment of its nodes.
+// target returns the job as a hostile node knows it: from the environment of its nodes.
 func (r *round) target(victim int) (cfg hostile.Config, end func()) {
 	cfg = hostile.Config{Node: r.nodes, Victim: victim, Reliable: "one", Amplified: bag.Name(),
 		Barriers: []string{"barrier 1", "barrier 2"}, Seed: r.seed}
@@ -296,7 +296,7 @@ func (r *round) target(victim int) (cfg hostile.Config, end func()) {
 	return cfg, end
 }
 
-// envOf is what a launcher has told a node, except for the files that it handed over.
+// envOf returns what a launcher has told a node, except for the files that it handed over.
 func envOf(pid int) (control.Env, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
@@ -314,7 +314,7 @@ func envOf(pid int) (control.Env, error) {
 	return env, err
 }
 
-// elsewhere is somebody who has nothing to do with the job.
+// elsewhere is a listener outside the job.
 type elsewhere struct {
 	addr string
 	n    atomic.Int64 // calls
@@ -402,8 +402,8 @@ func (h *holdings) judge() (out []string) {
 	return out
 }
 
-// judgeLogs looks at what is printed after a hostile node was there: logs stay small, hold
-// no control characters, and tell only of losses that fit.
+// judgeLogs checks the logs after a round with a hostile node: they stay small, have
+// no control characters, and report only losses that fit.
 func (r *round) judgeLogs() {
 	if r.hostile.Name == "" {
 		return
@@ -447,7 +447,7 @@ func (r *round) judgeLogs() {
 	}
 }
 
-// raw is the first line of a log that no honest process writes; empty: there is none.
+// raw returns the first line of a log that no honest process writes; empty: there is none.
 func raw(text string) string {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")

@@ -129,7 +129,8 @@ func (r *round) inject(f fault) {
 	}
 }
 
-// stop stops a node for a while; under a grave fault until the others have given it up: when it continues it ends, or its launcher has killed it before.
+// stop stops a node for a while; under a grave fault, until the other nodes have given it up. Such a node ends when it
+// continues, unless its launcher has killed it before.
 func (r *round) stop(f fault) {
 	p := r.find(f.a)
 	r.twice(p.pid, syscall.SIGSTOP, syscall.SIGCONT, f.lasts)

@@ -50,7 +50,7 @@ func (l *launcher) signal(s syscall.Signal) error {
 	return nil
 }
 
-// code is the exit code of a launcher that has ended, -1 after a signal.
+// code returns the exit code of a launcher that has ended, -1 after a signal.
 func (l *launcher) code() int { return l.cmd.ProcessState.ExitCode() }
 
 // reader is what reads the output of a launcher, as a terminal or a pager does: it
@@ -120,7 +120,7 @@ func (p *reader) close() {
 	<-p.done
 }
 
-// text is the end of what was read.
+// text returns the end of what was read.
 func (p *reader) text() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

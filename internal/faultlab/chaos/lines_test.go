@@ -26,7 +26,7 @@ type lines struct {
 	mu        sync.Mutex
 	rnd       *rand.Rand
 	listeners []net.Listener
-	open      map[*faultlab.Line][2]int // who dials whom; -1: somebody
+	open      map[*faultlab.Line][2]int // the dialing node and its peer; -1: unknown
 	down      map[[2]int]int
 	stalled   map[[2]int]int
 }
@@ -219,7 +219,7 @@ func (s *nets) name(k int) string  { return fmt.Sprint(s.prefix, "ns", k) }
 func (s *nets) outer(k int) string { return fmt.Sprint(s.prefix, "v", k) }
 func (s *nets) addr(k int) string  { return fmt.Sprint("10.213.97.", k+1) }
 
-// drop makes what a sends to b go to nobody, until mend.
+// drop discards all that a sends to b, until mend.
 func (s *nets) drop(a, b int) error {
 	return ip("-n", s.name(a), "neigh", "replace", s.addr(b), "lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "permanent")
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// What a round tells its nodes.
+// The environment variables by which a round configures its nodes.
 const (
 	varDir    = "CHAOS_DIR"    // folder of the records, and of the file stop
 	varPace   = "CHAOS_PACE"   // the longest pause between two emits
@@ -224,7 +224,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// emit sends one message. Whatever goes wrong is recorded; the task continues.
+// emit sends one message, and records any error; the task continues.
 func (n *node) emit(ctx context.Context) {
 	e := events[n.rnd.IntN(len(events))]
 	n.order++

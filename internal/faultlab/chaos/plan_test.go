@@ -79,7 +79,7 @@ type fault struct {
 	grave bool
 }
 
-// leave is the fault that is none: a node is told to leave, and made again.
+// leave is a harmless fault: a node is asked to leave, and started again.
 const leave = faultlab.LeaveFault
 
 // slowest is a start that is not over before a round ends, in ms.
@@ -90,7 +90,8 @@ func newPlan(seed uint64) plan {
 	ms := func(from, to int) time.Duration { return time.Duration(from+r.IntN(to-from)) * time.Millisecond }
 	have := haveTransports()
 	p := plan{
-		seed: seed, nodes: []int{4, 4, 4, 4, 4, 2, 8}[r.IntN(7)], transport: have[r.IntN(len(have))], star: r.IntN(3) == 0, recover: r.IntN(2) == 0,
+		seed: seed, nodes: []int{4, 4, 4, 4, 4, 2, 8}[r.IntN(7)], transport: have[r.IntN(len(have))],
+		star: r.IntN(3) == 0, recover: r.IntN(2) == 0,
 		end:  []string{"stop", "stop", "stop", "stop", "preempt", "kill-launcher", "kill-launcher-early"}[r.IntN(7)],
 		pace: ms(2, 20), big: []int{1000, 300 << 10, 3 << 20}[r.IntN(3)],
 		reader: []string{"reads", "reads", "reads", "pauses", "leaves"}[r.IntN(5)], slow: []int{0, 0, 2000}[r.IntN(3)],
@@ -156,7 +157,7 @@ func (p *plan) share() {
 	}
 }
 
-// haveTransports are the transports over which there may be rounds.
+// haveTransports returns the transports over which there may be rounds.
 func haveTransports() (have []transport) {
 	for _, c := range transports {
 		if (*onlyTransport == "" || *onlyTransport == c.name) && (!c.root || canNets() == nil) {

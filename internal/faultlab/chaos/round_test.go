@@ -25,7 +25,7 @@ import (
 	"github.com/ditask/ditask/parallel/kube"
 )
 
-// began is when this process began. What it writes down has the time since then, which
+// began is the start of this process. Its records have the time since then, which
 // no jump of the clock changes.
 var began = time.Now()
 
@@ -77,9 +77,9 @@ func runRound(t *testing.T, p plan) (report faultlab.Report) {
 		r.harm()
 	}
 	report = r.finish()
-	t.Logf("%s, %d nodes, star %v, recover %v, output %s, %s: %v; emitted %d, received %d, reported %d, in %v", p.transport.name, p.nodes, p.star,
-		p.recover,
-		p.reader, p.end, report.Faults, report.Emitted, report.Delivered, report.Reported, time.Since(began).Round(time.Second))
+	t.Logf("%s, %d nodes, star %v, recover %v, output %s, %s: %v; emitted %d, received %d, reported %d, in %v",
+		p.transport.name, p.nodes, p.star, p.recover, p.reader, p.end,
+		report.Faults, report.Emitted, report.Delivered, report.Reported, time.Since(began).Round(time.Second))
 	return report
 }
 
@@ -186,7 +186,7 @@ type process struct {
 	pid int
 }
 
-// pids are the processes of the round that run.
+// pids returns the processes of the round that run.
 func (r *round) pids() (out []process) {
 	for _, path := range r.files() {
 		first, _, _ := bytes.Cut(part(path, 1<<10), []byte{'\n'})
@@ -201,8 +201,8 @@ func (r *round) pids() (out []process) {
 	return out
 }
 
-// part is the beginning of a file: files of records grow long, and all that is
-// asked for while a round continues is there.
+// part returns the first n bytes of a file. Files of records grow long, and a running
+// round needs only their beginnings.
 func part(path string, n int64) []byte {
 	f, err := os.Open(path)
 	if err != nil {
@@ -222,7 +222,7 @@ func alive(pid int, dir string) bool {
 	return err == nil && bytes.Contains(b, []byte(varDir+"="+dir))
 }
 
-// find is the present process of a node, or 0.
+// find returns the present process of a node, or 0.
 func (r *round) find(id int) process {
 	var found process
 	for _, p := range r.pids() {
@@ -371,7 +371,7 @@ func (r *round) finish() faultlab.Report {
 	return report
 }
 
-// ends are the records that nodes could not write: those of the killed, and what
+// ends returns the records that nodes could not write: those of the killed, and what
 // the others have said of them in their logs.
 func (r *round) ends() (out []faultlab.Record) {
 	at := now()
@@ -401,9 +401,10 @@ func (r *round) ends() (out []faultlab.Record) {
 
 // A loss in a node's log: "node lost" of the task, or what the router says of a
 // node that left too early.
-var goneLine = regexp.MustCompile(`msg="node lost".* peer=(\d+) err="(?:.* (\d+) messages not)?|msg="a node has left.* peer=node\.(\d+) unacknowledged=(\d+)`)
+var goneLine = regexp.MustCompile(`msg="node lost".* peer=(\d+) err="(?:.* (\d+) messages not)?|` +
+	`msg="a node has left.* peer=node\.(\d+) unacknowledged=(\d+)`)
 
-// lost is what a node's log says of peers that are gone.
+// lost returns what a node's log says of peers that are gone.
 func (r *round) lost(id int) map[int]uint64 {
 	out := map[int]uint64{}
 	b, _ := os.ReadFile(filepath.Join(r.dir, "logs", fmt.Sprintf("node-%d.log", id))) // none, if it has said nothing

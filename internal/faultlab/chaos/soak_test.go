@@ -28,7 +28,7 @@ import (
 
 var soakTime = flag.Duration("soak.time", 0, "how long the soak lasts; 0: some seconds")
 
-// What the soak tells its processes.
+// The environment variables by which the soak configures its processes.
 const (
 	varSoak  = "CHAOS_SOAK"  // they are those of the soak
 	varGauge = "CHAOS_GAUGE" // how often they write down what they hold
@@ -239,7 +239,7 @@ func gauges(dir string) (out []gauge) {
 	return out
 }
 
-// field is a number in a file such as /proc/self/status.
+// field returns a number in a file such as /proc/self/status.
 func field(status []byte, name string) uint64 {
 	_, rest, _ := bytes.Cut(status, []byte("\n"+name))
 	words := bytes.Fields(rest)

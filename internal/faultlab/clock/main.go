@@ -1,4 +1,4 @@
-// Command clock writes what lets the time of day of a program be set, and of no other:
+// Command clock writes an overlay that lets a test set the time of day of one program:
 //
 //	clock FOLDER && go test -overlay FOLDER/overlay.json -tags clockjump ...
 //
@@ -7,7 +7,7 @@
 //	// Jump adds so many seconds to the time of day that Now returns.
 //	func Jump(seconds int64)
 //
-// Monotonic time continues as before, as when somebody sets the system's clock.
+// Monotonic time continues as before, as when the system's clock is set.
 package main
 
 import (
@@ -62,7 +62,7 @@ func write(dir string) error {
 	)
 }
 
-// jumping is the source of package time with Jump.
+// jumping returns the source of package time with Jump.
 func jumping(source string) (string, error) {
 	const begin, line = "func Now() Time {\n", "\tsec, nsec, mono := runtimeNow()\n"
 	if strings.Count(source, begin+line) != 1 {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What a hostile node sends and receives at most, so that the machine survives where
+// The most that a hostile node sends and receives, so that the machine survives where
 // honest nodes have no bound.
 const (
 	mostReceived = 512 << 20 // bytes in a run

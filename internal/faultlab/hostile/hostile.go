@@ -1,11 +1,11 @@
-// Package hostile is a node gone bad: it has the token of a job, and its certificate where
-// there is TLS, joins the job, and then says what no honest node says.
+// Package hostile is a hostile node: it has the token of a job, and its certificate where
+// the job uses TLS, joins the job, and then sends what no honest node sends.
 //
 //	result, err := hostile.Run(ctx, hostile.Config{Job: "a7", Token: token, Dialer: transport, Addrs: addrs, Node: len(addrs)}, "credit")
 //
-// It speaks the protocol of docs/wire.md by itself, and shares no code with package router.
-// What it can do is in [Kinds]. The chaos laboratory lets it into jobs of real processes,
-// and judges what that does to the honest ones.
+// It implements the protocol of docs/wire.md, and shares no code with package router. [Kinds]
+// lists its attacks. The chaos laboratory adds it to jobs of real processes, and checks the
+// effects on the honest ones.
 //
 // Run uses as many goroutines as there are honest nodes, and some more; all of them, and
 // all connections, have ended when it returns.
@@ -33,13 +33,13 @@ type Config struct {
 	Addrs  []string // where honest nodes listen, by id; empty: the node does not listen
 	Node   int      // the hostile node's own id; ids above it are free too
 
-	Victim      int    // the honest node of which others are told lies; it listens
+	Victim      int    // the honest node about which the hostile one lies to others; it listens
 	Incarnation uint64 // of the victim
 
 	Reliable  string   // name of an event of the job that is delivered reliably
 	Amplified string   // name of the event that [Bag] describes
 	Barriers  []string // names of barriers that honest nodes will enter
-	Elsewhere string   // address of somebody who has nothing to do with the job
+	Elsewhere string   // address of a listener outside the job
 	Seed      uint64
 }
 
@@ -78,7 +78,7 @@ type Kind struct {
 // Kinds are all that there are.
 func Kinds() []Kind {
 	return []Kind{
-		{Name: "absent", Doc: "it joins the nodes that are there, and calls no newcomer", Renews: true, run: (*attack).absent},
+		{Name: "absent", Doc: "it joins the present nodes, and dials no newcomer", Renews: true, run: (*attack).absent},
 		{Name: "ack", Doc: "acknowledgements without credit", run: (*attack).withoutCredit},
 		{Name: "amplify", Doc: "payloads that take much more memory than they have bytes", run: (*attack).amplify},
 		{Name: "barrier", Doc: "barriers at round 2^64-1", Renews: true, returns: true, run: (*attack).barriers},
@@ -101,8 +101,8 @@ func Kinds() []Kind {
 		{Name: "mute", Doc: "it never says ready, seen or fin", Stays: true, run: (*attack).mute},
 		{Name: "refuse", Doc: "it dials a node and refuses it as lost", Costs: true, run: (*attack).refuse},
 		{Name: "relay", Doc: "requests for pipes to another node", run: (*attack).relay},
-		{Name: "shared", Doc: "shared memory with holes, wrong places, changes while it is read and claims that are kept; other files in its place",
-			run: (*attack).shares},
+		{Name: "shared", run: (*attack).shares,
+			Doc: "shared memory with holes, wrong places, changes while it is read and claims that are kept; other files in its place"},
 		{Name: "slow", Doc: "it reads slowly", run: (*attack).slow},
 		{Name: "text", Doc: "control characters in all texts", run: (*attack).texts},
 		{Name: "undecodable", Doc: "payloads that cannot be decoded", run: (*attack).undecodable},
@@ -110,7 +110,7 @@ func Kinds() []Kind {
 	}
 }
 
-// Names are the names of all kinds.
+// Names returns the names of all kinds.
 func Names() []string {
 	var names []string
 	for _, k := range Kinds() {
@@ -119,7 +119,7 @@ func Names() []string {
 	return names
 }
 
-// Find is the kind of that name.
+// Find returns the kind of that name.
 func Find(name string) (Kind, error) {
 	for _, k := range Kinds() {
 		if k.Name == name {

@@ -58,7 +58,7 @@ func job(t *testing.T) hostile.Config {
 	return cfg
 }
 
-// Each kind reaches honest nodes, and ends when it is told to, with all that it has started.
+// Each kind reaches honest nodes, and ends with its context, with all that it has started.
 func TestEachKindReachesTheNodes(t *testing.T) {
 	for _, kind := range hostile.Kinds() {
 		t.Run(kind.Name, func(t *testing.T) {

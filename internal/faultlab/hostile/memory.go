@@ -91,7 +91,7 @@ func (a *attack) sharing(ctx context.Context, to int, f *os.File, do func(s *ses
 	return s.why()
 }
 
-// at is a message in shared memory.
+// at returns a message in shared memory.
 func at(e event, version, total, off uint64) []byte {
 	return appendFrame(nil, frameShared, 0, e.number, numbers(version, total, off))
 }

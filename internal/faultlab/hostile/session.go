@@ -235,7 +235,7 @@ func (s *session) write(frames []byte) error {
 	return err
 }
 
-// declared are the events of the honest node, after it has said that it is ready.
+// declared returns the events of the honest node, after it has said that it is ready.
 func (s *session) declared(ctx context.Context) ([]event, error) {
 	select {
 	case <-s.met:
@@ -249,7 +249,7 @@ func (s *session) declared(ctx context.Context) ([]event, error) {
 	return append([]event(nil), s.events...), nil
 }
 
-// find is the event of that name.
+// find returns the event of that name.
 func (s *session) find(ctx context.Context, name string) (event, error) {
 	all, err := s.declared(ctx)
 	if err != nil {

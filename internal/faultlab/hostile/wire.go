@@ -170,7 +170,7 @@ func readText(r io.Reader, v any) error {
 	return json.Unmarshal(text, v)
 }
 
-// prove is the proof of the dialling side.
+// prove returns the proof of the dialling side.
 func prove(token, mine, theirs, binding []byte) []byte {
 	m := hmac.New(sha256.New, token)
 	for _, part := range [][]byte{[]byte("ditask handshake"), []byte("dial"), mine, theirs, binding} {
@@ -180,7 +180,7 @@ func prove(token, mine, theirs, binding []byte) []byte {
 	return m.Sum(nil)
 }
 
-// binding is the exporter of a TLS connection, empty for another one.
+// binding returns the exporter of a TLS connection, empty for another one.
 func binding(conn net.Conn) []byte {
 	c, ok := conn.(interface{ ConnectionState() tls.ConnectionState })
 	if !ok {
@@ -238,7 +238,7 @@ func appendFrame(b []byte, typ, flags byte, event uint16, body []byte) []byte {
 	return append(le.AppendUint16(b, event), body...)
 }
 
-// numbers is a body of numbers.
+// numbers returns a body of numbers.
 func numbers(n ...uint64) []byte {
 	var b []byte
 	for _, v := range n {

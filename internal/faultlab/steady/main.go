@@ -1,7 +1,7 @@
-// Command steady is a job for tests of what carries jobs: every node tells all
-// others numbers that count up, 20 a second, and prints once a second what it has
-// heard, as one line of JSON behind the word "steady". The job runs until there is
-// a file named stop in its folder; then node 0 finishes.
+// Command steady is a job for tests of launchers and operators: every node sends all
+// others increasing numbers, 20 a second, and prints once a second what it has
+// received, as one line of JSON after the word "steady". When its folder has a file
+// named stop, node 0 finishes the job.
 package main
 
 import (

@@ -118,7 +118,7 @@ type DIJobSpec struct {
 	Preemptible *bool `json:"preemptible,omitempty"`
 
 	// Suspend takes the pods of the job away, after their grace period, until it
-	// is false again. What nodes have saved elsewhere stays.
+	// is false again. Files that nodes saved elsewhere stay.
 	// +optional
 	// +kubebuilder:default=false
 	Suspend *bool `json:"suspend,omitempty"`

@@ -1,5 +1,5 @@
-// Command pause does nothing until it is told to end: it is the process that holds
-// the namespaces of a pod.
+// Command pause waits for a signal to end: it is the process that keeps the
+// namespaces of a pod.
 package main
 
 import (

@@ -19,8 +19,8 @@ import (
 	kyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Render is what helm template prints of a chart, except for its notes: with
-// values that override some of its own.
+// Render returns the output of helm template for a chart, without its notes. values
+// override the chart's values.
 func Render(folder, namespace string, values map[string]any) (string, error) {
 	chart, err := loader.Load(folder)
 	if err != nil {
@@ -47,7 +47,7 @@ func Render(folder, namespace string, values map[string]any) (string, error) {
 	return text.String(), nil
 }
 
-// Objects are the objects of a text in YAML, by kind and name. One that is not
+// Objects returns the objects of a text in YAML, by kind and name. One that is not
 // known to Kubernetes, or comes twice, is an error.
 func Objects(text string) (map[string]map[string]any, error) {
 	all := map[string]map[string]any{}

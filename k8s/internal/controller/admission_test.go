@@ -149,7 +149,9 @@ func TestWhatRunsCannotChangeUnderneath(t *testing.T) {
 		job := w.Job("dqn")
 		set(job)
 		err := w.Client.Update(w.Ctx, job)
-		if err == nil || !strings.Contains(err.Error(), "spec.tasks: Invalid value: can change only while the job is suspended; the number of nodes of the last task is changed by spec.replicas, or kubectl scale") {
+		const want = "spec.tasks: Invalid value: can change only while the job is suspended; " +
+			"the number of nodes of the last task is changed by spec.replicas, or kubectl scale"
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -103,7 +103,7 @@ func isBad(reason string) bool {
 	return reason == "ImageNotPulled" || reason == "ContainerNotStarted" || reason == "Unschedulable"
 }
 
-// stateWord is the job's state in one word.
+// stateWord returns the job's state in one word.
 func stateWord(status *v1alpha1.DIJobStatus) string {
 	for _, kind := range []string{v1alpha1.Succeeded, v1alpha1.Failed, v1alpha1.Suspended, v1alpha1.Running} {
 		if isTrue(status.Conditions, kind) {

@@ -13,7 +13,7 @@ import (
 	"github.com/ditask/ditask/k8s/api/v1alpha1"
 )
 
-// waiting is a change that keeps a pod's container from starting.
+// waiting returns a change that keeps a pod's container from starting.
 func waiting(reason, message string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pending(pod)
@@ -61,8 +61,8 @@ func TestConditionsOfAJobThatIsNotOver(t *testing.T) {
 			state: "Running", events: []event{{false, "Running", "all 4 nodes run"}},
 		},
 		{
-			name: "a collector has succeeded", pods: changes{"collector-0": succeeded}, created: exist, running: "True NodesRunning: all 4 nodes run", suspended: not,
-			state: "Running", events: []event{{false, "Running", "all 4 nodes run"}},
+			name: "a collector has succeeded", pods: changes{"collector-0": succeeded}, created: exist,
+			running: "True NodesRunning: all 4 nodes run", suspended: not, state: "Running", events: []event{{false, "Running", "all 4 nodes run"}},
 		},
 		{name: "a pod is missing", pods: changes{"collector-0": gone}, created: missing, running: starts, suspended: not, state: "Pending"},
 		{name: "a pod starts", pods: changes{"collector-0": pending}, created: exist, running: starts, suspended: not, state: "Pending"},
@@ -88,14 +88,16 @@ func TestConditionsOfAJobThatIsNotOver(t *testing.T) {
 			name: "an image is not there", pods: changes{"collector-0": waiting("ErrImagePull", " not found\n"),
 				"collector-1": waiting("ErrImagePull", "the second")},
 			created: exist, suspended: not, state: "Pending",
-			running: "False ImageNotPulled: 2 of 4 nodes run; dqn-collector-0 (collector, rank 2): container node, image ditask:test: ErrImagePull: not found",
+			running: "False ImageNotPulled: 2 of 4 nodes run; " +
+				"dqn-collector-0 (collector, rank 2): container node, image ditask:test: ErrImagePull: not found",
 			events: say("ImageNotPulled",
 				"dqn-collector-0 (collector, rank 2): container node, image ditask:test: ErrImagePull: not found"),
 		},
 		{
 			name: "a container does not start", pods: changes{"collector-0": waiting("CreateContainerConfigError",
 				"no secret")}, created: exist, suspended: not, state: "Pending",
-			running: "False ContainerNotStarted: 3 of 4 nodes run; dqn-collector-0 (collector, rank 2): container node, image ditask:test: CreateContainerConfigError: no secret",
+			running: "False ContainerNotStarted: 3 of 4 nodes run; " +
+				"dqn-collector-0 (collector, rank 2): container node, image ditask:test: CreateContainerConfigError: no secret",
 			events: say("ContainerNotStarted",
 				"dqn-collector-0 (collector, rank 2): container node, image ditask:test: CreateContainerConfigError: no secret"),
 		},
@@ -143,7 +145,8 @@ func TestConditionsOfAJobThatIsNotOver(t *testing.T) {
 			d := decide(job, pods, clock)
 			over := "False NotFinished: the job is not over"
 			want := map[string]string{
-				v1alpha1.Created: tt.created, v1alpha1.Running: tt.running, v1alpha1.Suspended: tt.suspended, v1alpha1.Succeeded: over, v1alpha1.Failed: over,
+				v1alpha1.Created: tt.created, v1alpha1.Running: tt.running, v1alpha1.Suspended: tt.suspended,
+				v1alpha1.Succeeded: over, v1alpha1.Failed: over,
 			}
 			if diff := cmp.Diff(want, inWords(d.status.Conditions)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
@@ -159,7 +162,7 @@ func TestConditionsOfAJobThatIsNotOver(t *testing.T) {
 					t.Errorf("%s is of generation %d and time %v", c.Type, c.ObservedGeneration, c.LastTransitionTime)
 				}
 			}
-			// Nothing is told twice; the time of a condition is that of its status.
+			// No event comes twice; the time of a condition is that of its status.
 			job.Status, job.Generation = d.status, 8
 			again := decide(job, pods, clock.Add(time.Second/2))
 			if len(again.events) != 0 {
@@ -214,7 +217,7 @@ func TestRefusalStaysUntilAllPodsExist(t *testing.T) {
 	}
 }
 
-// TestEventsOfAChange has what was so before, and is told only when it becomes so.
+// TestEventsOfAChange: an event comes only when a condition becomes true, not while it stays so.
 func TestEventsOfAChange(t *testing.T) {
 	was := func(kind string, status metav1.ConditionStatus, reason string) []metav1.Condition {
 		return []metav1.Condition{{Type: kind, Status: status, Reason: reason}}

@@ -25,7 +25,7 @@ const (
 // and wants to be started again; ditask ends with it after SIGTERM.
 const exitPreempted = 75
 
-// decision is what is to be done for a job: the status first, then the rest.
+// decision lists the changes for a job: the status first, then the rest.
 type decision struct {
 	status v1alpha1.DIJobStatus
 	remove []*corev1.Pod // in this order
@@ -41,7 +41,7 @@ type event struct {
 	note    string
 }
 
-// state is what decide works on.
+// state is the input of decide.
 type state struct {
 	job   *v1alpha1.DIJob
 	now   time.Time
@@ -51,7 +51,7 @@ type state struct {
 	decision
 }
 
-// decide determines what is to be done for a job that has these pods. It changes neither.
+// decide determines the changes for a job with these pods. It modifies neither.
 func decide(job *v1alpha1.DIJob, pods []*corev1.Pod, now time.Time) decision {
 	s := &state{job: job, now: now, nodes: nodesOf(job), pods: map[string]*corev1.Pod{}}
 	job.Status.DeepCopyInto(&s.status)
@@ -130,7 +130,7 @@ func (s *state) countFailures() {
 	}
 }
 
-// replaced is the entry of a pod, or an empty one.
+// replaced returns the entry of a pod, or an empty one.
 func (s *state) replaced(pod string) v1alpha1.Replacement {
 	for _, r := range s.status.Replaced {
 		if r.Pod == pod {
@@ -238,7 +238,7 @@ func (s *state) finish(kind, reason, message string) {
 	s.events = append(s.events, event{kind == v1alpha1.Failed, kind, message})
 }
 
-// clean takes away the pods of a job that is over, as its policy says.
+// clean deletes pods of a finished job, according to its policy.
 func (s *state) clean() {
 	policy := s.job.Spec.CleanPodPolicy
 	if policy == v1alpha1.CleanNone {
@@ -354,7 +354,7 @@ func isTrue(conditions []metav1.Condition, kind string) bool {
 	return meta.IsStatusConditionTrue(conditions, kind)
 }
 
-// condition is a condition of a status, or nil.
+// condition returns a condition of a status, or nil.
 func condition(status *v1alpha1.DIJobStatus, kind string) *metav1.Condition {
 	return meta.FindStatusCondition(status.Conditions, kind)
 }

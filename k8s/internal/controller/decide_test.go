@@ -14,7 +14,7 @@ import (
 // clock is the time of tests that need none.
 var clock = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// podsOf are the pods of all nodes of a job, all running.
+// podsOf returns the pods of all nodes of a job, all running.
 func podsOf(job *v1alpha1.DIJob) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, n := range nodesOf(job) {

@@ -1,14 +1,13 @@
-// Package controller makes the pods of a DIJob what the job says.
+// Package controller makes the pods of a DIJob match its spec.
 //
-// Reconciler reads a job and its pods, asks decide, which is a pure function,
-// what is to be done, writes the status that decide says, and only then deletes
-// and creates. It keeps nothing between two calls: whatever must be remembered is
-// in the job's status, so an operator that is stopped anywhere continues where the
-// last one was.
+// Reconciler reads a job and its pods, calls decide, a pure function that returns
+// the new status and the changes, writes the status, and only then deletes and
+// creates. It keeps no state between two calls: all state is in the job's status,
+// so a new operator continues where the last one stopped.
 //
-// Two pods never have one rank: the name of a pod is made of its rank's task and
-// index, and the API server has one pod of a name. A failure is counted once: its
-// pod's UID is written to the status, against the resource version that decide
-// saw, before the pod is deleted. So a cache that lags behind costs a refused
-// write and another look, nothing else.
+// Two pods never have the same rank: the name of a pod follows from its rank's task
+// and index, and the API server has one pod of a name. A failure is counted once:
+// the UID of its pod is written to the status, against the resource version that
+// decide saw, before the pod is deleted. A stale cache therefore costs only a
+// refused write and another reconciliation.
 package controller

@@ -154,7 +154,7 @@ func TestJobHasServicePolicyAndToken(t *testing.T) {
 		}
 	}
 
-	// What somebody changes or deletes comes back.
+	// The operator restores objects that were changed or deleted.
 	before := service.DeepCopy()
 	service.Spec.Selector = map[string]string{"app": "another"}
 	w.Must(w.Client.Patch(w.Ctx, service, client.MergeFrom(before)))
@@ -189,7 +189,7 @@ func TestTemplateMakesMinReplicasWorkers(t *testing.T) {
 	}
 }
 
-// names are the names of all pods that are not being deleted.
+// names returns the names of all pods that are not being deleted.
 func names(w *kubetest.World) []string {
 	w.Helper()
 	var out []string

@@ -2,7 +2,7 @@ package controller
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics counts what happens to jobs, besides what controller-runtime measures.
+// Metrics counts events of jobs, in addition to controller-runtime's metrics.
 type Metrics struct {
 	events *prometheus.CounterVec
 }

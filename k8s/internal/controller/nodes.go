@@ -36,7 +36,7 @@ func jobID(job *v1alpha1.DIJob) string {
 	return name + "-" + uid[:min(len(uid), 8)]
 }
 
-// tasksOf are the tasks of a job, as they are now: the last one has the size that
+// tasksOf returns the tasks of a job, as they are now: the last one has the size that
 // spec.replicas says.
 func tasksOf(job *v1alpha1.DIJob) []v1alpha1.Task {
 	spec := &job.Spec
@@ -54,7 +54,7 @@ func tasksOf(job *v1alpha1.DIJob) []v1alpha1.Task {
 	return tasks
 }
 
-// nodesOf are the members that a job should have, by rank.
+// nodesOf returns the members that a job should have, by rank.
 func nodesOf(job *v1alpha1.DIJob) []node {
 	var nodes []node
 	for _, task := range tasksOf(job) {
@@ -71,10 +71,10 @@ func nodesOf(job *v1alpha1.DIJob) []node {
 	return nodes
 }
 
-// host is the name under which the other nodes of the job find this one.
+// host returns the name under which the other nodes of the job find this one.
 func (n node) host(job *v1alpha1.DIJob) string { return n.Pod + "." + job.Name }
 
-// hostsOf are the names under which the nodes of a task are found: one name, or a range.
+// hostsOf returns the names under which the nodes of a task are found: one name, or a range.
 func hostsOf(job *v1alpha1.DIJob, task v1alpha1.Task) string {
 	switch task.Replicas {
 	case 0:

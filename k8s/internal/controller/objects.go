@@ -18,11 +18,11 @@ import (
 // tokenKey is the key of the token in the job's Secret.
 const tokenKey = "token"
 
-// secretName is the name of the Secret with the job's token. It has the job's id
+// secretName returns the name of the Secret with the job's token. It has the job's id
 // in it, so that a job never reads the token of one before it.
 func secretName(job *v1alpha1.DIJob) string { return jobID(job) + "-token" }
 
-// metadata is the metadata of an object that belongs to the job and goes with it.
+// metadata returns the metadata of an object that belongs to the job and goes with it.
 func metadata(job *v1alpha1.DIJob, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name:      name,
@@ -129,8 +129,8 @@ func newPod(job *v1alpha1.DIJob, n node) *corev1.Pod {
 	return pod
 }
 
-// environment is what a node learns of its job, the token last. Hosts are told as ranges:
-// each node learns of all.
+// environment returns the variables of a node, the token last. Each node gets the hosts of
+// all nodes, as ranges.
 func environment(job *v1alpha1.DIJob, n node) []corev1.EnvVar {
 	hosts := map[string]string{}
 	var all []string
@@ -172,7 +172,7 @@ func securePod(spec *corev1.PodSpec) {
 	}
 }
 
-// secureContainer is securePod for what only a container has.
+// secureContainer is securePod for the fields that only a container has.
 func secureContainer(container *corev1.Container) {
 	if container.SecurityContext == nil {
 		container.SecurityContext = &corev1.SecurityContext{}

@@ -113,7 +113,7 @@ func TestServicePolicyAndSecretOfAJob(t *testing.T) {
 	}
 }
 
-// podOf is the pod of a node of dqnJob, of rank 3, after a change of its template.
+// podOf returns the pod of a node of dqnJob, of rank 3, after a change of its template.
 func podOf(change func(*v1alpha1.PodTemplate)) (*v1alpha1.DIJob, *corev1.Pod) {
 	job := dqnJob()
 	change(&job.Spec.Tasks[2].Template)
@@ -140,7 +140,8 @@ func TestPodOfANode(t *testing.T) {
 		t.Errorf("annotations %v, labels %v", pod.Annotations, pod.Labels)
 	}
 	all := "dqn-learner-0.dqn,dqn-evaluator-0.dqn,dqn-collector-[0-1].dqn"
-	token := &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "dqn-01234567-token"}, Key: "token"}}
+	secret := corev1.LocalObjectReference{Name: "dqn-01234567-token"}
+	token := &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: secret, Key: "token"}}
 	ours := []corev1.EnvVar{
 		{Name: "DI_JOB_ID", Value: "dqn-01234567"}, {Name: "DI_RANK", Value: "3"}, {Name: "DI_NODES", Value: all},
 		{Name: "DI_TASK_NAME", Value: "collector"}, {Name: "DI_TASK_TYPE", Value: "collector"}, {Name: "DI_LEARNER_NODES",
@@ -185,8 +186,8 @@ func TestTokenIsInTheNodesContainerAlone(t *testing.T) {
 	}
 }
 
-// What a node is told does not grow with the number of nodes, and names all of them: Linux
-// takes variables of 128 KiB, and there are as many pods.
+// The environment of a node names all nodes but does not grow with their number: Linux
+// limits a variable to 128 KiB, and each pod has these variables.
 func TestEnvironmentOfALargeJobIsSmall(t *testing.T) {
 	job := dqnJob()
 	job.Spec.Tasks[0].Replicas, job.Spec.Tasks[1].Replicas, job.Spec.Tasks[2].Replicas = 1000, 0, 1000
@@ -242,8 +243,10 @@ func TestSecurityOfPods(t *testing.T) {
 			wantOwn: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: none},
 		},
 		{
-			name: "root, and escalation", pod: &corev1.PodSecurityContext{RunAsNonRoot: new(false)}, wantPod: &corev1.PodSecurityContext{RunAsNonRoot: new(false), SeccompProfile: runtime},
-			own: &corev1.SecurityContext{AllowPrivilegeEscalation: new(true)}, wantOwn: &corev1.SecurityContext{AllowPrivilegeEscalation: new(true), Capabilities: none},
+			name: "root, and escalation", pod: &corev1.PodSecurityContext{RunAsNonRoot: new(false)},
+			wantPod: &corev1.PodSecurityContext{RunAsNonRoot: new(false), SeccompProfile: runtime},
+			own:     &corev1.SecurityContext{AllowPrivilegeEscalation: new(true)},
+			wantOwn: &corev1.SecurityContext{AllowPrivilegeEscalation: new(true), Capabilities: none},
 		},
 		{
 			name: "a profile, and not privileged", pod: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Unconfined"}},

@@ -71,7 +71,7 @@ func disruption(pod *corev1.Pod) (bool, metav1.Condition) {
 	return false, metav1.Condition{}
 }
 
-// failedContainer is the end of the container that failed first, init containers included.
+// failedContainer returns the end of the container that failed first, init containers included.
 func failedContainer(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	var first *corev1.ContainerStateTerminated
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {

@@ -14,10 +14,11 @@ import (
 	"github.com/ditask/ditask/k8s/api/v1alpha1"
 )
 
-// ended is a container that ended with a code, some seconds after clock.
+// ended returns a container that ended with a code, some seconds after clock.
 func ended(code int32, reason string, seconds int) corev1.ContainerStatus {
 	return corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: code, Reason: reason, Message: " the log of " + reason + "\n", FinishedAt: metav1.NewTime(clock.Add(time.Duration(seconds) * time.Second)),
+		ExitCode: code, Reason: reason, Message: " the log of " + reason + "\n",
+		FinishedAt: metav1.NewTime(clock.Add(time.Duration(seconds) * time.Second)),
 	}}}
 }
 
@@ -81,7 +82,8 @@ func TestEndOfAPod(t *testing.T) {
 			name: "disrupted", ended: true, preempted: true, failure: failure(143, "EvictionByEvictionAPI", "drained",
 				at(9)), ran: 9 * time.Second,
 			status: corev1.PodStatus{
-				Phase: corev1.PodFailed, StartTime: new(at(0)), Conditions: disrupted(corev1.ConditionTrue), ContainerStatuses: []corev1.ContainerStatus{ended(143, "Error", 9)},
+				Phase: corev1.PodFailed, StartTime: new(at(0)), Conditions: disrupted(corev1.ConditionTrue),
+				ContainerStatuses: []corev1.ContainerStatus{ended(143, "Error", 9)},
 			},
 		},
 		{
@@ -178,8 +180,8 @@ func TestRankOfAPodWithoutOneIsTheLowest(t *testing.T) {
 	}
 }
 
-// What a program has said last, and what others write into a pod's status, is shown by kubectl and
-// in the log of the operator: it does not rule the terminal there.
+// kubectl and the operator's log show the last output of a program and other texts of a pod's status. Neither
+// can control a terminal with them.
 func TestTextOfPodsIsPrintable(t *testing.T) {
 	const hostile = "\x1b[2Jjob finished OK\u009b2J\u202e\u2028\x7f\xff\r\nx"
 	const want = `\x1b[2Jjob finished OK\u009b2J\u202e\u2028\x7f\xff\r` + "\nx"

@@ -75,7 +75,7 @@ func (w *table) job() *v1alpha1.DIJob {
 	return job
 }
 
-// names are the names of the objects of a list.
+// names returns the names of the objects of a list.
 func (w *table) names(list client.ObjectList) (names []string) {
 	w.Helper()
 	w.must(w.List(w.ctx, list))
@@ -92,7 +92,7 @@ func (w *table) names(list client.ObjectList) (names []string) {
 	return names
 }
 
-// told are the events so far.
+// told returns the events so far.
 func (w *table) told() (all []string) {
 	for len(w.recorder.Events) > 0 {
 		all = append(all, <-w.recorder.Events)
@@ -139,7 +139,7 @@ func TestReconcileBringsBackWhatWasChanged(t *testing.T) {
 	if service.Spec.Selector[labelJobID] != "dqn-01234567" || !service.Spec.PublishNotReadyAddresses {
 		t.Errorf("service: %+v", service.Spec)
 	}
-	// What is as it should be is not written.
+	// An object that is correct is not written.
 	before := service.ResourceVersion
 	_, err = w.reconcile()
 	w.must(err)
@@ -278,7 +278,7 @@ func TestWhatAnotherOwnsIsLeftAlone(t *testing.T) {
 				c.ObservedGeneration != w.job().Generation {
 				t.Errorf("%s: %+v", want, c)
 			}
-			// It is told once.
+			// The event comes once.
 			told := slices.DeleteFunc(w.told(), func(e string) bool { return e != "Warning NameTaken "+message })
 			if len(told) != 1-look {
 				t.Errorf("%s, look %d: told %q", want, look, told)

@@ -60,7 +60,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// ownerOf is the UID of the object to which an object belongs, for the index podsByJob.
+// ownerOf returns the UID of the object to which an object belongs, for the index podsByJob.
 func ownerOf(o client.Object) []string {
 	if owner := metav1.GetControllerOf(o); owner != nil {
 		return []string{string(owner.UID)}
@@ -68,7 +68,7 @@ func ownerOf(o client.Object) []string {
 	return nil
 }
 
-// CacheOptions keep what belongs to no job out of the operator's memory.
+// CacheOptions keep objects that belong to no job out of the operator's memory.
 func CacheOptions() cache.Options {
 	ours, err := labels.NewRequirement(labelJobID, selection.Exists, nil)
 	if err != nil {
@@ -134,7 +134,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, job *v1alpha1.DIJob, d dec
 	return true, nil
 }
 
-// act makes what the job lacks and deletes what it has too much of.
+// act creates the objects that the job lacks, and deletes those in excess.
 func (r *Reconciler) act(ctx context.Context, job *v1alpha1.DIJob, d decision) error {
 	if d.status.CompletionTime == nil {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: job.Name, Namespace: job.Namespace}}
@@ -184,7 +184,7 @@ func (r *Reconciler) create(ctx context.Context, job *v1alpha1.DIJob, o client.O
 	return r.mine(ctx, job, existing)
 }
 
-// mine reads an object from the API server, and says whether it is the job's.
+// mine reads an object from the API server, and reports whether it belongs to the job.
 func (r *Reconciler) mine(ctx context.Context, job *v1alpha1.DIJob, o client.Object) error {
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 		return wrap("read", r.kind(o), o.GetName(), err)

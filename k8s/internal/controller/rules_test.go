@@ -16,7 +16,7 @@ import (
 	"github.com/ditask/ditask/k8s/api/v1alpha1"
 )
 
-// dqnJob is a job of one learner, one evaluator and two collectors, without an API server.
+// dqnJob returns a job of one learner, one evaluator and two collectors, without an API server.
 func dqnJob() *v1alpha1.DIJob {
 	return &v1alpha1.DIJob{
 		ObjectMeta: metav1.ObjectMeta{Name: "dqn", Namespace: "here", UID: "01234567-89ab", Generation: 7},
@@ -28,7 +28,7 @@ func dqnJob() *v1alpha1.DIJob {
 	}
 }
 
-// changed are the pods of dqnJob, all running, after a change of some of them: by task
+// changed returns the pods of dqnJob, all running, after a change of some of them: by task
 // and index, as in "collector-1".
 func changed(job *v1alpha1.DIJob, changes map[string]func(*corev1.Pod)) []*corev1.Pod {
 	pods := podsOf(job)
@@ -66,7 +66,7 @@ func evicted(pod *corev1.Pod) {
 	pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "low on memory"
 }
 
-// plan is a decision in words: what is removed and made, in this order.
+// plan returns a decision in words: what is removed and made, in this order.
 func plan(d decision) (removed, made string) {
 	var remove, create []string
 	for _, pod := range d.remove {
@@ -224,7 +224,8 @@ func TestFailuresAndPreemptionsAreCountedApart(t *testing.T) {
 				t.Errorf("first failure: %+v", first)
 			}
 			want := []v1alpha1.Replacement{{
-				Pod: "dqn-collector-0", UID: "uid of dqn-collector-0", Streak: 1, NotBefore: metav1.NewTime(clock.Add(time.Second)), Reason: tt.event.reason,
+				Pod: "dqn-collector-0", UID: "uid of dqn-collector-0", Streak: 1,
+				NotBefore: metav1.NewTime(clock.Add(time.Second)), Reason: tt.event.reason,
 			}}
 			if diff := cmp.Diff(want, d.status.Replaced); diff != "" {
 				t.Errorf("replaced (-want +got):\n%s", diff)
@@ -349,7 +350,8 @@ func TestJobIsOver(t *testing.T) {
 			}
 			other := map[string]string{v1alpha1.Failed: v1alpha1.Succeeded, v1alpha1.Succeeded: v1alpha1.Failed}[tt.kind]
 			want := map[string]string{
-				tt.kind: "True " + tt.reason + ": " + tt.message, other: "False Finished: the job is over", v1alpha1.Running: "False Finished: the job is over",
+				tt.kind: "True " + tt.reason + ": " + tt.message,
+				other:   "False Finished: the job is over", v1alpha1.Running: "False Finished: the job is over",
 			}
 			if diff := cmp.Diff(want, inWords(d.status.Conditions)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	kubetest.Main(m, func(c *kubetest.Cluster) { cluster = c })
 }
 
-// world is a namespace with a kubelet and an operator.
+// world returns a namespace with a kubelet and an operator.
 func world(t *testing.T) *kubetest.World {
 	t.Helper()
 	w := kubetest.NewWorld(t, cluster)
@@ -52,12 +52,12 @@ func operate(w *kubetest.World, more ...*kubetest.World) (stop func()) {
 	return kubetest.Run(w.T, mgr.Start)
 }
 
-// template is a pod that would run a node.
+// template returns a pod that would run a node.
 func template() v1alpha1.PodTemplate {
 	return v1alpha1.PodTemplate{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "ditask:test"}}}}
 }
 
-// newJob is a job, dqn, with one learner, one evaluator and some collectors.
+// newJob returns a job, dqn, with one learner, one evaluator and some collectors.
 func newJob(w *kubetest.World, collectors int32) *v1alpha1.DIJob {
 	return &v1alpha1.DIJob{
 		ObjectMeta: metav1.ObjectMeta{Name: "dqn", Namespace: w.Namespace},

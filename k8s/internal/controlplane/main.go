@@ -1,11 +1,11 @@
 // Command controlplane is a Kubernetes control plane in one program: etcd,
-// kube-apiserver, kube-controller-manager, kube-scheduler and kubectl, as the
-// name that it is called by, or else its first argument, says. The tests of the
-// operator run against it, since these programs can be had wherever Go modules
-// can, and their released files cannot.
+// kube-apiserver, kube-controller-manager, kube-scheduler and kubectl. The name by
+// which it is called, or else its first argument, chooses one of them. The tests of
+// the operator run against it, because Go modules are available in places where the
+// released files of these programs are not.
 //
-// With CONTROLPLANE_TIED set it dies with the process that started it, so that a
-// test which is killed leaves no server behind.
+// With CONTROLPLANE_TIED set it ends with the process that started it, so that a
+// killed test leaves no server behind.
 package main
 
 import (

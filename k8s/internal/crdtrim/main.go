@@ -1,7 +1,7 @@
-// Command crdtrim takes the descriptions out of the pod templates of a
-// CustomResourceDefinition, in place, and copies the result to where else it is
-// needed. They are Kubernetes' own, and with them the
-// definition is larger than kubectl apply can handle.
+// Command crdtrim removes the descriptions in the pod templates of a
+// CustomResourceDefinition, in place, and copies the result to other files. The
+// descriptions are Kubernetes' own, and make the definition too large for kubectl
+// apply.
 package main
 
 import (

@@ -105,13 +105,13 @@ func Scheme() *kruntime.Scheme {
 	return s
 }
 
-// Repository is the folder of the module k8s.
+// Repository returns the folder of the module k8s.
 func Repository() string {
 	_, file, _, _ := runtime.Caller(0) //nolint:dogsled // the rest is not asked for
 	return filepath.Join(filepath.Dir(file), "..", "..")
 }
 
-// Source is the folder with the source of sigs.k8s.io/jobset or sigs.k8s.io/lws, at
+// Source returns the folder with the source of sigs.k8s.io/jobset or sigs.k8s.io/lws, at
 // the version of k8s/internal/controllers.
 func Source(t testing.TB, path string) string {
 	t.Helper()

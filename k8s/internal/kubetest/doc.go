@@ -2,9 +2,9 @@
 // the garbage collector of kube-controller-manager, as processes of
 // k8s/internal/controlplane, with DIJob installed.
 //
-// There is no kubelet, so Kubelet takes its part: it binds pods to a node, says
-// that they run, and lets them end when they are deleted or when a test asks for it.
+// Kubelet stands in for a kubelet: it binds pods to a node, reports them as running,
+// and ends them when they are deleted or when a test asks for it.
 //
-// The programs are where KUBEBUILDER_ASSETS says; make control-plane builds them.
-// Without them a test is skipped, which CI takes for a failure.
+// The programs are in the folder KUBEBUILDER_ASSETS; make control-plane builds them.
+// Without them a test is skipped, or fails if the variable CI is set.
 package kubetest

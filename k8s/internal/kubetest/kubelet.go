@@ -24,12 +24,12 @@ import (
 type Kubelet struct {
 	client client.Client
 	live   client.Reader
-	tell   func() // called after what the methods below return has changed
+	tell   func() // called after the results of the methods below change
 
 	mu      sync.Mutex
 	stuck   map[string]corev1.ContainerStateWaiting // pods that do not start, by name
 	held    map[string]bool                         // pods that do not end when they are deleted
-	drained []string                                // pods that were told to end, in that order
+	drained []string                                // pods that were asked to end, in that order
 	made    map[string][]types.UID                  // every pod that was seen, by name
 }
 
@@ -76,7 +76,7 @@ func Run(t *testing.T, start func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// Reconcile does for one pod what a kubelet does.
+// Reconcile acts as the kubelet for one pod.
 func (k *Kubelet) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	pod := &corev1.Pod{}
 	if err := k.client.Get(ctx, req.NamespacedName, pod); err != nil {
@@ -111,7 +111,7 @@ func (k *Kubelet) serve(ctx context.Context, pod *corev1.Pod, held, stuck bool, 
 		return k.client.SubResource("binding").Create(ctx, pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "test-node"}})
 	case stuck:
 		status := waitingStatus(pod, waiting)
-		if len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].State.Waiting != nil && *pod.Status.ContainerStatuses[0].State.Waiting == waiting {
+		if s := pod.Status.ContainerStatuses; len(s) > 0 && s[0].State.Waiting != nil && *s[0].State.Waiting == waiting {
 			return nil
 		}
 		return k.setStatus(ctx, pod, status)
@@ -181,7 +181,7 @@ func (k *Kubelet) Release(ctx context.Context, namespace, name string) error {
 	return k.client.Delete(ctx, pod, client.GracePeriodSeconds(0))
 }
 
-// Drained are the pods that were told to end while they ran, in that order.
+// Drained returns the running pods that were asked to end, in that order.
 func (k *Kubelet) Drained() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -62,7 +62,7 @@ func TestTestsWithoutAControlPlaneAreSkippedInOneLineAndFailOnCI(t *testing.T) {
 // and version when it is asked for the third time, and in the list of all when it is asked again three times.
 type slowServer struct{ alone, all atomic.Int32 }
 
-// group is a group of an API with one resource, as a server describes it.
+// group returns a group of an API with one resource, as a server describes it.
 func group(name, plural, kind string) (group, resources map[string]any) {
 	version := map[string]any{"groupVersion": name + "/v1", "version": "v1"}
 	resource := map[string]any{"name": plural, "kind": kind, "verbs": []string{"create"}}
@@ -102,8 +102,10 @@ func (s *slowServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestDefinitionIsInstalledWhenDiscoveryListsItsKind(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "definition.json")
-	if err := os.WriteFile(file, []byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.example.com"},
-		"spec":{"group":"example.com","names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true}]}}`), 0o600); err != nil {
+	const definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+		"metadata":{"name":"things.example.com"},
+		"spec":{"group":"example.com","names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true}]}}`
+	if err := os.WriteFile(file, []byte(definition), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	slow := &slowServer{}

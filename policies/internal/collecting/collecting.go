@@ -73,7 +73,7 @@ func (c *Collector) Collect() (*policies.Batch, error) {
 	return &c.batch, nil
 }
 
-// Mean is the mean return of the newest n episodes, and 0 before there are as many.
+// Mean returns the mean return of the newest n episodes, and 0 before there are as many.
 func (c *Collector) Mean(n int) float64 {
 	if len(c.Returns) < n {
 		return 0
@@ -151,7 +151,7 @@ func bit(v bool) uint8 {
 	return 0
 }
 
-// Random is a batch of n rows with the columns that p learns from: normal numbers, actions of the
+// Random returns a batch of n rows with the columns that p learns from: normal numbers, actions of the
 // space, log-probabilities of -1.5, no ends but one in ten, and a version of 0.
 func Random(rng *rand.Rand, p policies.Policy, n int) *policies.Batch {
 	var b policies.Batch

@@ -150,7 +150,7 @@ func (t *Trainer) collect() error {
 	return nil
 }
 
-// Last is the mean of the newest n returns, or of all if there are fewer.
+// Last returns the mean of the newest n returns, or of all if there are fewer.
 func (t *Trainer) Last(n int) float64 { return mean(t.Returns[max(len(t.Returns)-n, 0):]) }
 
 func mean(v []float64) (m float64) {
@@ -160,7 +160,7 @@ func mean(v []float64) (m float64) {
 	return m
 }
 
-// Evaluate is the mean return of that many episodes of greedy actions in each environment.
+// Evaluate returns the mean return of that many episodes of greedy actions in each environment.
 func Evaluate(p policies.Policy, env envs.Vector, episodes int, seed uint64) (float64, error) {
 	act := acting(p, env, seed)
 	act.Greedy = true

@@ -1,4 +1,4 @@
-// Package kernels computes what neural networks are made of, in float32:
+// Package kernels has the computations of neural networks, in float32:
 // products of matrices, dense layers, elementwise functions, optimiser steps.
 //
 //	var w kernels.Workspace

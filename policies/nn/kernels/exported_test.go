@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// exported are the functions that give the operations their names.
+// exported returns the functions that give the operations their names.
 func exported() map[string]func(s [][]float32) {
 	one := func(f func(dst, x []float32)) func([][]float32) {
 		return func(s [][]float32) { f(s[0], s[1]) }

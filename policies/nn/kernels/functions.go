@@ -76,7 +76,7 @@ func Softmax(dst, x Matrix) {
 	best.softmax(dst, x)
 }
 
-// LogSoftmax sets each row of dst to the logarithm of what [Softmax] gives.
+// LogSoftmax sets each row of dst to the logarithm of the result of [Softmax].
 func LogSoftmax(dst, x Matrix) {
 	sameShape("LogSoftmax", dst, x)
 	best.logSoftmax(dst, x)

@@ -42,7 +42,7 @@ func (o *operand) set(m *Matrix, transposed bool) {
 	o.rows, o.cols, o.row, o.col = m.Rows, m.Cols, m.Stride, 1
 }
 
-// transposed is the same memory with rows and columns swapped.
+// transposed returns the same memory with rows and columns swapped.
 func (o *operand) transposed() operand { return operand{o.data, o.cols, o.rows, o.col, o.row} }
 
 // product is c = a b + c, a b + bias or a b, by its mode. It is passed by

@@ -182,7 +182,7 @@ func checkDefinition(t *testing.T, op operation, before, after [][]float32) {
 	}
 }
 
-// specials are the values at which functions go wrong.
+// specials returns the values at which functions go wrong.
 func specials() []float32 {
 	inf := float32(math.Inf(1))
 	x := []float32{

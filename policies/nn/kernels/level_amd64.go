@@ -9,7 +9,7 @@ import (
 
 //go:generate go -C internal/avo run . -out ../../kernels_amd64.s -stubs ../../stubs_amd64.go -pkg kernels -dispatch ../..
 
-// levels returns what this processor can run, the fastest first.
+// levels returns the levels that this processor can run, the fastest first.
 func levels() []level {
 	x := cpu.X86
 	switch has2 := x.HasAVX2 && x.HasFMA; {

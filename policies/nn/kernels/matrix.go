@@ -78,7 +78,7 @@ func unequal(op string, lengths []int) {
 	panic(fmt.Sprintf("kernels: %s: slices of different lengths: %v", op, lengths))
 }
 
-// Workspace is scratch memory, which grows to what the largest product needs
+// Workspace is scratch memory, which grows to the needs of the largest product
 // and is then reused. The zero value is ready. Two goroutines must not use one
 // workspace at the same time.
 type Workspace struct {

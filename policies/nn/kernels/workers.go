@@ -61,7 +61,7 @@ func (s *Workers) Start() {
 	}
 }
 
-// Stop ends what Start began. It returns when the last goroutine has.
+// Stop ends the goroutines of Start, and returns when the last one has ended.
 func (s *Workers) Stop() {
 	if s.nested--; s.nested > 0 {
 		return

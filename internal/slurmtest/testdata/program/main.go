@@ -1,6 +1,6 @@
-// Program is a job for tests: each node says who it is, does in its first step
-// what its argument says, "2=fail", or else waits for the end of the job, and
-// saves then how often it was started to continue.
+// Program is a job for tests: each node prints its id. In its first step it follows
+// its argument, such as "2=fail", or waits for the end of the job, and then saves
+// the number of its starts, to continue.
 package main
 
 import (
@@ -47,7 +47,7 @@ func play(ctx context.Context, node *parallel.Node) error {
 				return err
 			}
 		}
-		// The file is there when it is whole.
+		// A rename makes the complete file visible at once.
 		if err := os.WriteFile(file("writing"), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
 			return err
 		}

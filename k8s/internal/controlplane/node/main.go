@@ -1,6 +1,6 @@
-// Command node is what runs on a machine of a Kubernetes cluster: kubelet and
-// kube-proxy in one program, as the name that it is called by, or else its first
-// argument, says. The end-to-end test runs several.
+// Command node is the kubelet and kube-proxy of a Kubernetes node in one program. The
+// name by which it is called, or else its first argument, chooses one of them. The
+// end-to-end test runs several.
 package main
 
 import (

@@ -171,7 +171,7 @@ func split(v *isa, first reg.Register, x []vec) []vec {
 	return []vec{v.add(x[0], toA), v.add(x[1], toB)}
 }
 
-// adam is the step of optimiser Adam. Nothing is fused.
+// adam returns the step of optimiser Adam. Nothing is fused.
 func adam(v *isa, x, s []vec) []vec {
 	w, g, m, u := x[0], x[1], x[2], x[3]
 	m = v.add(v.mul(m, s[0]), v.mul(g, s[1]))

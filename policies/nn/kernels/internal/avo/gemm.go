@@ -16,7 +16,7 @@ const (
 	modeFull = 8
 )
 
-// tileRows is the most rows of a tile that is vecs vectors wide: as many sums as
+// tileRows returns the most rows of a tile that is vecs vectors wide: as many sums as
 // the registers hold next to the vectors of b and one value of a.
 func (v *isa) tileRows(vecs int) int {
 	if v.wide {
