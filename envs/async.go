@@ -46,7 +46,7 @@ func NewAsync[A Action](n, workers int, mode AutoresetMode, build func(i int) En
 	return v
 }
 
-// Name returns that of the environments.
+// Name returns the name of the environments.
 func (v *Async) Name() string { return v.parts[0].label }
 
 // Num returns the number of environments.

@@ -61,7 +61,7 @@ func (a adapted) Frame(i int) (*image.RGBA, error) {
 	return nil, fmt.Errorf("%w: %s", ErrNoPictures, a.Name())
 }
 
-// FrameRate returns that of the inner vector.
+// FrameRate returns the frame rate of the inner vector.
 func (a adapted) FrameRate() int {
 	if f, ok := a.Vector.(Framer); ok {
 		return f.FrameRate()

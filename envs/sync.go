@@ -74,7 +74,7 @@ func newSync[A Action](envs []Env[A], first int, mode AutoresetMode, res Result)
 	return v
 }
 
-// Name returns that of the environments.
+// Name returns the name of the environments.
 func (v *Sync) Name() string { return v.label }
 
 // Num returns the number of environments.

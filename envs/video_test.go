@@ -151,7 +151,7 @@ func all(v *envs.Video) (frames []*image.RGBA) {
 	return frames
 }
 
-// watch returns what a viewer of a GIF sees, a picture for each 40 ms.
+// watch returns the pictures that a viewer of a GIF sees, a picture for each 40 ms.
 func watch(g *gif.GIF) (shown []*image.RGBA) {
 	screen := image.NewRGBA(image.Rect(0, 0, g.Config.Width, g.Config.Height))
 	for i, img := range g.Image {

@@ -25,7 +25,7 @@ const (
 	undeclaredEvents = "(undeclared)" // of peers, where this node has not declared them
 )
 
-// Metrics returns what this node counts, as package metrics describes it: its task,
+// Metrics returns the counts of this node, as package metrics describes it: its task,
 // if it has one, its events by peer, its connections and its process. In a job of
 // more than 16 nodes the peer of all event metrics is "all".
 func (n *Node) Metrics() []metrics.Sample {

@@ -18,7 +18,7 @@ import (
 	"github.com/ditask/ditask/policies/td3"
 )
 
-// Algorithms returns those of this module.
+// Algorithms returns the algorithms of this module.
 func Algorithms() []algorithm.Algorithm {
 	return []algorithm.Algorithm{
 		ppo.Algorithm(),

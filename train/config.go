@@ -182,7 +182,7 @@ func (c *Config) Algorithm() algorithm.Algorithm { return c.algorithm }
 // Env returns the environment's name; empty: none is set.
 func (c *Config) Env() string { return *c.keys.env }
 
-// Seed returns that of the run.
+// Seed returns the seed of the run.
 func (c *Config) Seed() int { return *c.keys.seed }
 
 // Steps returns the length of the run: env steps, or updates of an offline run.

@@ -78,7 +78,7 @@ func (p *Preset) Reported() string {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// Presets returns those of this module. Of several for one algorithm and environment the first is the one that is
+// Presets returns the presets of this module. Of several for one algorithm and environment the first is the one that is
 // chosen where none is named.
 func Presets() []Preset {
 	all, err := ReadPresets("presets.yaml", bytes.NewReader(presetsText))

@@ -145,7 +145,7 @@ func opName(op int) string {
 // word is one of the numbers with which the memory begins.
 func (m *memory) word(k int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&m.b[4*k])) }
 
-// busy returns which environment the process was in last, and its operation.
+// busy returns the environment that the process was in last, and its operation.
 func (m *memory) busy(num int) (i int, op string) {
 	i = int(int32(m.word(wordBusy).Load()))
 	what := int(int32(m.word(wordOp).Load()))

@@ -333,7 +333,7 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// size returns that of a message: small, a chunk, or several chunks.
+// size returns the size of a message: small, a chunk, or several chunks.
 func (s *sim) size() int {
 	sizes := []int{32, 32, 32, 32, 32, 32, 32, 100, 100, 3000, 3000, 6000, 7000, 40 << 10, 80 << 10}
 	if s.chunk == 0 {

@@ -133,7 +133,7 @@ func check(rules map[string]*rule, edges []edge) []string {
 	return slices.Sorted(maps.Keys(faults))
 }
 
-// testsOf returns what the tests of a package may import by lines for them alone: its
+// testsOf returns the imports that the tests of a package may have by lines for them alone: its
 // own, and that of all packages.
 func testsOf(rules map[string]*rule, pkg string) []string {
 	var out []string

@@ -153,7 +153,7 @@ func (g *group) fit(cfg *Config) error {
 	return nil
 }
 
-// from returns what comes at and behind x, if that is more than a fiftieth of the run: the last rows of runs are never at the same step.
+// from returns the points at and behind x, if that is more than a fiftieth of the run: the last rows of runs are never at the same step.
 func (s *series) from(x float64) []series {
 	if last := s.x[len(s.x)-1]; last-x <= (last-s.x[0])/50 {
 		return nil

@@ -24,7 +24,7 @@ const (
 	runsSize    = 7.5
 )
 
-// labels returns those of all curves; their places are set by direct.
+// labels returns the labels of all curves; their places are set by direct.
 func (p *picture) labels() (all []label) {
 	algos, envs := differ(p.all)
 	for i, g := range p.all {

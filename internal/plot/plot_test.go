@@ -164,7 +164,7 @@ func several(algos int) (all []Run) {
 	return all
 }
 
-// pictures returns what the tests draw, by name.
+// pictures returns the pictures of the tests, by name.
 func pictures() map[string]func(w io.Writer, f Format) error {
 	draw := func(runs []Run, cfg Config) func(io.Writer, Format) error {
 		cfg.Resamples = 200

@@ -33,7 +33,7 @@ func (n lone) Dir() string        { return n.dir }
 func (lone) Resume() bool         { return false }
 func (lone) MustResume() bool     { return false }
 
-// config returns that of a preset, with further settings.
+// config returns the config of a preset, with further settings.
 func config(p *train.Preset, settings ...string) (*train.Config, error) {
 	c, err := train.New(train.Algorithms(), p.Algorithm())
 	if err == nil {

@@ -61,7 +61,7 @@ func statistics(all records) (mean, deviation float64) {
 	return mean, math.Sqrt(deviation)
 }
 
-// median returns that of the env steps until the threshold, where a seed that has not reached it counts as more than any other.
+// median returns the median of the env steps until the threshold, where a seed that has not reached it counts as more than any other.
 func median(all records) string {
 	var steps []int
 	for _, r := range all {

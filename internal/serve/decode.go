@@ -168,7 +168,7 @@ func (c *Config) items(s *scanner, row []float32) *fault {
 	return f
 }
 
-// names returns those of the parts, for a message.
+// names returns the names of the parts, for a message.
 func (c *Config) names() string {
 	var names []string
 	for i := range c.Parts[:min(len(c.Parts), 16)] {

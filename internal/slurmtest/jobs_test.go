@@ -173,7 +173,7 @@ func (j *job) saved(nodes int) string {
 	return strings.Join(words, " ")
 }
 
-// show returns what scontrol says of a job.
+// show returns the output of scontrol for a job.
 func (j *job) show(id, field string) string {
 	out, _ := j.Run(j.t, nil, "scontrol", "--oneliner", "show", "job", id)
 	m := regexp.MustCompile(`\b` + field + `=(\S+)`).FindStringSubmatch(out)
@@ -209,7 +209,7 @@ func (j *job) ended(id string) string {
 	return state
 }
 
-// output returns what the batch jobs of this test have written.
+// output returns the output of the batch jobs of this test.
 func (j *job) output() string {
 	files, _ := filepath.Glob(filepath.Join(j.runs, "*.out"))
 	var all []string

@@ -109,7 +109,7 @@ func (t *Terminal) Type(text string) {
 	}
 }
 
-// Settings returns those of the terminal that a program can leave in disorder.
+// Settings returns the settings of the terminal that a program can leave in disorder.
 func (t *Terminal) Settings() []uint32 {
 	t.t.Helper()
 	a, err := unix.IoctlGetTermios(int(t.master.Fd()), unix.TCGETS)

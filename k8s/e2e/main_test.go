@@ -142,7 +142,7 @@ func beInit() int {
 	}
 }
 
-// missingParts returns what the test needs and this machine has not.
+// missingParts returns the programs that the test needs and this machine does not have.
 func missingParts() (missing []string) {
 	if os.Geteuid() != 0 {
 		return []string{"not root"}
@@ -221,7 +221,7 @@ func removeCgroup(path string) error {
 	return err
 }
 
-// traces returns what a run could leave on the machine, as text.
+// traces returns the traces that a run could leave on the machine, as text.
 func traces() (found []string) {
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {

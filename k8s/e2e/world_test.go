@@ -198,7 +198,7 @@ func (w *world) whole(name string, nodes int32) *v1alpha1.DIJob {
 	})
 }
 
-// pods returns those of a job of this name.
+// pods returns the pods of a job of this name.
 func (w *world) pods(job string) []corev1.Pod {
 	w.Helper()
 	var list corev1.PodList
@@ -217,7 +217,7 @@ func (w *world) pod(name string) *corev1.Pod {
 	return p
 }
 
-// machineOf returns where a pod runs.
+// machineOf returns the machine on which a pod runs.
 func (w *world) machineOf(p *corev1.Pod) *machine {
 	w.Helper()
 	i := slices.IndexFunc(w.machines, func(m *machine) bool { return m.name == p.Spec.NodeName })
@@ -255,7 +255,7 @@ func (w *world) killProcess(p *corev1.Pod) {
 	must(w, syscall.Kill(slices.Min(pids), syscall.SIGKILL))
 }
 
-// processesOf returns those of a pod's container, on whatever machine.
+// processesOf returns the processes of a pod's container, on whatever machine.
 func processesOf(p *corev1.Pod) (pids []int) {
 	_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
 	files, _ := filepath.Glob("/proc/[0-9]*/cgroup")
@@ -278,7 +278,7 @@ type line struct {
 // life names one life of the node that says l, as others know it.
 func (l line) life() string { return fmt.Sprintf("%d/%d", l.Node, l.Life) }
 
-// lines returns what each node of the job steady has said last, by pod; nodes that have
+// lines returns the last line of each node of the job steady, by pod; nodes that have
 // said nothing yet are not among them.
 func (w *world) lines() map[string]line {
 	w.Helper()

@@ -21,7 +21,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// losses returns those of the actor, through both critics, and of the critics, with equal noise at each call.
+// losses returns the losses of the actor, through both critics, and of the critics, with equal noise at each call.
 func losses(rng *rand.Rand) []policytest.Loss {
 	c := small(func(c *Config) { c.Alpha = 0.3 })
 	b := policytest.RandomBatch(c.Spec(), rng, 8)

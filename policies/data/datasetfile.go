@@ -83,7 +83,7 @@ func encodeDataset(info DatasetInfo, rows *policies.Batch) ([]byte, error) {
 	return a.AppendBinary(nil)
 }
 
-// checksum returns that of the archive without a checksum.
+// checksum returns the checksum of the archive without a checksum.
 func checksum(a *nn.Archive) (string, error) {
 	text, err := a.AppendBinary(nil)
 	if err != nil {

@@ -27,7 +27,7 @@ type Meta struct {
 // module is the import path by which build information knows ditask.
 const module = "github.com/ditask/ditask"
 
-// version returns that of ditask in this program.
+// version returns the version of ditask in this program.
 func version(info *debug.BuildInfo, ok bool) string {
 	const unknown = "(devel)"
 	if !ok {

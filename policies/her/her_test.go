@@ -50,7 +50,7 @@ func source(cfg Config) (*Replay, *data.Uniform) {
 	return New(data.NewReplay(buf, data.ReplayConfig{Batch: 1, StartAt: 1}), cfg), buf
 }
 
-// content returns what a buffer has, row by row: label, place before and after, goal, reward, and T or t for an end.
+// content returns the content of a buffer, row by row: label, place before and after, goal, reward, and T or t for an end.
 func content(t *testing.T, buf *data.Uniform) (out []string) {
 	t.Helper()
 	var a nn.Archive

@@ -187,7 +187,7 @@ func (c *conv) scatter(dst, m Matrix, at int) {
 	}
 }
 
-// corner returns where a window begins in its image.
+// corner returns the place in its image at which a window begins.
 func (c *conv) corner(place int) int {
 	y, x := place/c.to.width, place%c.to.width
 	return (y*c.from.width + x) * c.stride * c.from.channels

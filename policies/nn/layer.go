@@ -314,7 +314,7 @@ func (l dueling) backward(t *Tape, n *node) {
 	}
 }
 
-// mean returns that of every step-th value from first on. The values are a multiple of step.
+// mean returns the mean of every step-th value from first on. The values are a multiple of step.
 func mean(v []float32, first, step int) float32 {
 	var sum float32
 	for i := first; i < len(v); i += step {

@@ -161,7 +161,7 @@ func (t *Trainer) SetRate(rate float64) {
 	}
 }
 
-// Optimizers returns those of the networks, in their order.
+// Optimizers returns the optimizers of the networks, in their order.
 func (t *Trainer) Optimizers() []Optimizer { return t.opts }
 
 // clip clips the gradients of all networks together and returns their norm before. A norm that

@@ -168,7 +168,7 @@ func (q *QLearning) Config() Config { return q.cfg }
 // SetRate changes the step size. A checkpoint does not hold it.
 func (q *QLearning) SetRate(rate float64) { q.cfg.Rate = rate }
 
-// Values returns those of the actions for an observation, a view that Learn changes. It panics if the
+// Values returns the values of the actions for an observation, a view that Learn changes. It panics if the
 // observation is not in the space.
 func (q *QLearning) Values(obs int) []float32 { return q.row(float32(obs)) }
 

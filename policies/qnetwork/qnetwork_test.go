@@ -14,7 +14,7 @@ import (
 	"github.com/ditask/ditask/policies/qnetwork"
 )
 
-// config returns that of a model whose networks are linear maps of one observed number.
+// config returns the config of a model whose networks are linear maps of one observed number.
 func config(edit func(*qnetwork.Config)) qnetwork.Config {
 	cfg := qnetwork.Config{
 		Algorithm: "toy", Obs: envs.NewBox(-10, 10, 1), Action: envs.Discrete{N: 2}, Seed: 3, Init: nn.FanIn, NStep: 2, Gamma: 0.5,

@@ -26,7 +26,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// losses returns those of the actor, through both critics, and of the critics, with equal noise at
+// losses returns the losses of the actor, through both critics, and of the critics, with equal noise at
 // each call.
 func losses(edit func(*Config), rng *rand.Rand) []policytest.Loss {
 	s := small(func(c *Config) { edit(c); c.Alpha = 0.3 })

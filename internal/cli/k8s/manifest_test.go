@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute)) }
 
-// manifest returns what ditask k8s manifest prints. The flags are those before the arguments of
+// manifest returns the output of ditask k8s manifest. The flags are those before the arguments of
 // the program.
 func manifest(t *testing.T, program []string, flags ...string) (string, error) {
 	t.Helper()
@@ -63,7 +63,7 @@ func objects(t *testing.T, text string) map[string]any {
 	}
 }
 
-// at returns what an object has at a path of keys and indices.
+// at returns the value of an object at a path of keys and indices.
 func at[T any](t *testing.T, o any, path ...any) T {
 	t.Helper()
 	for _, step := range path {
@@ -83,7 +83,7 @@ func at[T any](t *testing.T, o any, path ...any) T {
 	return v
 }
 
-// rendered returns what Helm makes of a chart, by the package of templates that Helm uses.
+// rendered returns the output of Helm for a chart, by the package of templates that Helm uses.
 func rendered(t *testing.T, dir string) string {
 	t.Helper()
 	var values map[string]any

@@ -8,7 +8,7 @@ import (
 	"github.com/ditask/ditask/internal/cli/call"
 )
 
-// forceFlag returns that of all commands that write files whose names the user gives: they replace none without it.
+// forceFlag returns the flag --force of all commands that write files whose names the user gives: they replace none without it.
 func forceFlag() urfave.Flag {
 	return &urfave.BoolFlag{Name: "force", Usage: "replace existing files"}
 }

@@ -296,7 +296,7 @@ func (r *round) target(victim int) (cfg hostile.Config, end func()) {
 	return cfg, end
 }
 
-// envOf returns what a launcher has told a node, except for the files that it handed over.
+// envOf returns the settings that a node has from its launcher, except for the files that it handed over.
 func envOf(pid int) (control.Env, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {

@@ -404,7 +404,7 @@ func (r *round) ends() (out []faultlab.Record) {
 var goneLine = regexp.MustCompile(`msg="node lost".* peer=(\d+) err="(?:.* (\d+) messages not)?|` +
 	`msg="a node has left.* peer=node\.(\d+) unacknowledged=(\d+)`)
 
-// lost returns what a node's log says of peers that are gone.
+// lost returns the lines of a node's log about lost peers.
 func (r *round) lost(id int) map[int]uint64 {
 	out := map[int]uint64{}
 	b, _ := os.ReadFile(filepath.Join(r.dir, "logs", fmt.Sprintf("node-%d.log", id))) // none, if it has said nothing

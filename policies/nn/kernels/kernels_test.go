@@ -390,7 +390,7 @@ func clone(m Matrix) Matrix {
 	return m
 }
 
-// panics returns what f panics with.
+// panics returns the value with which f panics.
 func panics(f func()) (message string) {
 	defer func() {
 		if r := recover(); r != nil {
