@@ -248,8 +248,9 @@ func TestHindsight(t *testing.T) {
 		t.Errorf("mean return %v, want %v", mean, p.Threshold)
 	}
 	for settings, want := range map[string]string{
-		"env=BitFlip-v0 her_goals=4 n_steps=3": "dqn on BitFlip-v0: her_goals: 4 goals: a transition in hindsight has one reward, and n_steps is 3: set n_steps=1",
-		"env=CartPole-v1 her_goals=4":          "dqn on CartPole-v1: her_goals: the environment has no goals",
+		"env=BitFlip-v0 her_goals=4 n_steps=3": "" +
+			"dqn on BitFlip-v0: her_goals: 4 goals: a transition in hindsight has one reward, and n_steps is 3: set n_steps=1",
+		"env=CartPole-v1 her_goals=4": "dqn on CartPole-v1: her_goals: the environment has no goals",
 	} {
 		if err := config(t, "dqn", strings.Fields(settings)...).Try(t.Context()); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

@@ -26,13 +26,14 @@ func answers(t *testing.T) (*process, *os.File) {
 
 func TestAnswerInParts(t *testing.T) {
 	p, w := answers(t)
-	parts := []string{"\x01\x00\x00\x00\x03", "\x00\x00\x00ab", "c"}
-	go func() {
-		for _, part := range parts {
-			_, _ = w.WriteString(part)
-			time.Sleep(5 * time.Millisecond)
-		}
-	}()
+	if _, err := w.WriteString("\x01\x00\x00\x00\x03"); err != nil {
+		t.Fatal(err)
+	}
+	next := time.AfterFunc(5*time.Millisecond, func() {
+		_, _ = w.WriteString("\x00\x00\x00ab")
+		time.AfterFunc(5*time.Millisecond, func() { _, _ = w.WriteString("c") })
+	})
+	defer next.Stop()
 	if payload, status, err := p.read(time.Hour); string(payload) != "abc" || status != statusFault || err != nil {
 		t.Errorf("%q, %d, %v", payload, status, err)
 	}

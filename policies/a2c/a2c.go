@@ -91,12 +91,10 @@ func (p *A2C) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.metrics = append(p.metrics[:0],
+	p.metrics = policies.AppendDefined(p.metrics[:0],
 		policies.Metric{Name: "train/loss", Value: step.Loss}, policies.Metric{Name: "train/policy_loss", Value: policyLoss},
 		policies.Metric{Name: "train/value_loss", Value: valueLoss}, policies.Metric{Name: "train/entropy_loss", Value: -entropy},
 		policies.Metric{Name: "train/grad_norm", Value: step.GradNorm}, policies.Metric{Name: "train/learning_rate", Value: p.cfg.RMSprop.Rate},
-	)
-	p.metrics = policies.AppendDefined(p.metrics,
 		policies.Metric{Name: "train/explained_variance", Value: explained.Variance()}, policies.Metric{Name: "train/std", Value: std})
 	return p.metrics, nil
 }

@@ -16,11 +16,13 @@ func TestFirstFaultHasTheCommandThatMendsIt(t *testing.T) {
 		"go: updates to go.mod needed; to update it:\n\tgo mod tidy\n": "updates to go.mod needed; to update it: go mod tidy",
 		"go: finding module\ngo: downloading example.com/dep v1.0.0\ngo: go.mod file not found in current directory or any parent directory; " +
 			"see 'go help modules'\n": "not in a module: give a folder below a go.mod, or a built program",
-		"no required module provides package example.com/dep/y; to add it:\n\tgo get example.com/dep/y\n": "no required module provides package example.com/dep/y; to add it: go get example.com/dep/y",
+		"no required module provides package example.com/dep/y; to add it:\n\tgo get example.com/dep/y\n": "" +
+			"no required module provides package example.com/dep/y; to add it: go get example.com/dep/y",
 		"first\nsecond\n\tof the second\n": "first",
 		"go: inconsistent vendoring in /m:\n\texample.com/dep@v1.0.0: is explicitly required in go.mod, " +
 			"but not marked as explicit in vendor/modules.txt\n\n" +
-			"\tTo ignore the vendor directory, use -mod=readonly or -mod=mod.\n\tTo sync the vendor directory, run:\n\t\tgo mod vendor\n": "inconsistent vendoring in /m: example.com/dep@v1.0.0: is explicitly required in go.mod, " +
+			"\tTo ignore the vendor directory, use -mod=readonly or -mod=mod.\n\tTo sync the vendor directory, run:\n\t\tgo mod vendor\n": "" +
+			"inconsistent vendoring in /m: example.com/dep@v1.0.0: is explicitly required in go.mod, " +
 			"but not marked as explicit in vendor/modules.txt; " +
 			"To ignore the vendor directory, use -mod=readonly or -mod=mod.; To sync the vendor directory, run: go mod vendor",
 	} {

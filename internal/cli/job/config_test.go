@@ -174,8 +174,9 @@ func TestPlacementFaults(t *testing.T) {
 		"--mq-type redis --redis-host=":          "--redis-host is empty: give the name or the address of a host",
 		"-n 0":                                   "--parallel-workers 0: want at least 1",
 		"--platform moon":                        `--platform "moon": want local, slurm or kubernetes`,
-		"--platform-spec nofile":                 "--platform-spec: open nofile: no such file or directory: want JSON, or the name of a JSON file",
-		"--platform-spec []":                     "platform spec: (top): want an object, got an array",
+		"--platform-spec nofile": "" +
+			"--platform-spec: open nofile: no such file or directory: want JSON, or the name of a JSON file",
+		"--platform-spec []": "platform spec: (top): want an object, got an array",
 		"--max-retries 1 -n 0 --platform-spec x": "--max-retries: has no effect without --auto-recover: give both, or leave --max-retries out\n" +
 			"--parallel-workers 0: want at least 1\n--platform-spec: open x: no such file or directory: want JSON, or the name of a JSON file",
 	} {

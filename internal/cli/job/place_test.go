@@ -103,16 +103,17 @@ func TestPlaceFaults(t *testing.T) {
 
 func TestCheckPlatform(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                                     "",
-		"--platform local":                     "",
-		"--platform k8s":                       "",
-		"--platform moon":                      `--platform "moon": want local, slurm or kubernetes`,
-		"--local_rank 0":                       "",
-		"--local_rank 1023 --platform local":   "",
-		"--local_rank 1024":                    "--local_rank 1024: want a number from 0 to 1023",
-		"--local_rank -1":                      "--local_rank -1: want a number from 0 to 1023",
-		"--local_rank 0 --platform slurm":      "--local_rank: Slurm gives each task its number: leave --local_rank out with --platform slurm",
-		"--local_rank 0 --platform kubernetes": "--local_rank: the variables of a pod give its number: leave --local_rank out with --platform kubernetes",
+		"":                                   "",
+		"--platform local":                   "",
+		"--platform k8s":                     "",
+		"--platform moon":                    `--platform "moon": want local, slurm or kubernetes`,
+		"--local_rank 0":                     "",
+		"--local_rank 1023 --platform local": "",
+		"--local_rank 1024":                  "--local_rank 1024: want a number from 0 to 1023",
+		"--local_rank -1":                    "--local_rank -1: want a number from 0 to 1023",
+		"--local_rank 0 --platform slurm":    "--local_rank: Slurm gives each task its number: leave --local_rank out with --platform slurm",
+		"--local_rank 0 --platform kubernetes": "" +
+			"--local_rank: the variables of a pod give its number: leave --local_rank out with --platform kubernetes",
 	} {
 		with(t)
 		got := ""

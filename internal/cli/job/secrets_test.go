@@ -82,11 +82,12 @@ func TestSecretFaults(t *testing.T) {
 			"with --nats-url or --redis-url give --tls-ca, and --tls-cert and --tls-key if the server requires them",
 		all:                    "",
 		"--tls-cert " + f.Cert: "--tls-cert, --tls-key and --tls-ca: give all of them, or none",
-		"--tls-cert " + f.Cert + " --tls-key " + f.Key + " --tls-ca /none":                           "--tls-ca: stat /none: no such file or directory",
-		"--nats-url nats://h:1 --tls-ca " + f.CA:                                                     "",
-		"--nats-url nats://h:1 --tls-ca " + creds:                                                    "tls: the authority's file holds no certificate",
-		"--redis-url rediss://h:1 --tls-ca " + f.CA:                                                  "",
-		"--redis-url redis://h:1 --tls-ca " + f.CA:                                                   "--tls-cert, --tls-key and --tls-ca: --redis-url asks for a connection without TLS: give --redis-url rediss://host:port",
+		"--tls-cert " + f.Cert + " --tls-key " + f.Key + " --tls-ca /none": "--tls-ca: stat /none: no such file or directory",
+		"--nats-url nats://h:1 --tls-ca " + f.CA:                           "",
+		"--nats-url nats://h:1 --tls-ca " + creds:                          "tls: the authority's file holds no certificate",
+		"--redis-url rediss://h:1 --tls-ca " + f.CA:                        "",
+		"--redis-url redis://h:1 --tls-ca " + f.CA: "" +
+			"--tls-cert, --tls-key and --tls-ca: --redis-url asks for a connection without TLS: give --redis-url rediss://host:port",
 		"--tls-cert " + creds + " --tls-key " + f.Key + " --tls-ca " + f.CA + " --protocol tcp -n 2": "*",
 	} {
 		_, err := configOf(fields(t, line), &place{})
