@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/ditask/ditask/envs"
 	"github.com/ditask/ditask/envs/gym"
@@ -135,9 +136,10 @@ func Threshold(env string) (threshold float64, ok bool) {
 }
 
 // OpenEnv makes a vector of n environments of a name, as those of a config, but with their own observations. args
-// are the keyword arguments of an environment in Python, as JSON. The caller calls closing at the end.
-func OpenEnv(ctx context.Context, name, args string, n int) (v envs.Vector, closing func() error, err error) {
-	e, err := named(name, args)
+// are the keyword arguments of an environment in Python, as JSON, and processes is the number of its processes; 0 means one
+// for each core. The caller calls closing at the end.
+func OpenEnv(ctx context.Context, name, args string, n, processes int) (v envs.Vector, closing func() error, err error) {
+	e, err := named(name, args, processes)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -148,10 +150,11 @@ func OpenEnv(ctx context.Context, name, args string, n int) (v envs.Vector, clos
 }
 
 // named are environments of a name.
-func named(name, args string) (*environments, error) {
+func named(name, args string, processes int) (*environments, error) {
 	c, err := New(Algorithms(), "ppo") // whose keys of every run are all that matters
 	if err == nil {
-		err = errors.Join(c.Set("env", name, "env"), c.Set("env_args", args, "env_args"))
+		err = errors.Join(c.Set("env", name, "env"), c.Set("env_args", args, "env_args"),
+			c.Set("env_processes", strconv.Itoa(processes), "env_processes"))
 	}
 	if err != nil {
 		return nil, err

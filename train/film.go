@@ -57,7 +57,7 @@ func (t *Trained) Film(ctx context.Context, f Film, show func(Scene) error) erro
 // FilmRandom is [Trained.Film] with random actions in an environment of a name. args are the keyword arguments of
 // an environment in Python, as JSON.
 func FilmRandom(ctx context.Context, env, args string, f Film, show func(Scene) error) (err error) {
-	e, err := named(env, args)
+	e, err := named(env, args, 0)
 	if err != nil {
 		return err
 	}

@@ -151,7 +151,7 @@ internal/cli (test) -> parallel/metrics internal/redistest router/natsbus/embedd
 	github.com/prometheus/common github.com/prometheus/client_model parallel task internal/terminaltest
 internal/cli/train -> std github.com/urfave/cli internal/certs internal/cli/call internal/cli/flags internal/cli/job
 	internal/cli/screen internal/plot internal/printable internal/runs internal/serve parallel parallel/control policies
-	policies/algorithm policies/export envs middleware/rl train internal/safefile internal/cli/live internal/film parallel/launch
+	policies/algorithm policies/export envs envs/gym middleware/rl train internal/safefile internal/cli/live internal/film parallel/launch
 ditask -> std internal/cli
 
 examples/... -> any

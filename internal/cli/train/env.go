@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -14,6 +15,7 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/envs/gym"
 	"github.com/ditask/ditask/internal/cli/call"
 	"github.com/ditask/ditask/internal/cli/flags"
 	"github.com/ditask/ditask/train"
@@ -35,8 +37,12 @@ func EnvCommand(of *call.Call) *urfave.Command {
 			},
 			{
 				Name: "bench", Usage: "measure the steps per second of random actions", ArgsUsage: "NAME",
-				Flags: []urfave.Flag{args, num, &urfave.DurationFlag{Name: "time", Value: 2 * time.Second,
-					Usage: "how long to measure"}}, Action: c.envBench,
+				Flags: []urfave.Flag{
+					args, num, &urfave.DurationFlag{Name: "time", Value: 2 * time.Second, Usage: "how long to measure"},
+					&urfave.IntFlag{Name: "processes", Usage: "processes of Python that step the environments; " +
+						"0: one, and then one for each core, each for --time"},
+				},
+				Action: c.envBench,
 			},
 		},
 	}
@@ -85,14 +91,14 @@ func (c command) envList(ctx *urfave.Context) error {
 }
 
 // open opens the environment that is the only argument.
-func (c command) open(ctx *urfave.Context) (envs.Vector, func() error, error) {
+func (c command) open(ctx *urfave.Context, processes int) (envs.Vector, func() error, error) {
 	if ctx.NArg() != 1 {
 		return nil, nil, call.Usage("%s: want the name of one environment: see ditask env list", ctx.Command.HelpName)
 	}
 	if n := ctx.Int("envs"); n < 1 || n > 1<<16 {
 		return nil, nil, call.Usage("--envs %d: want 1 to %d", n, 1<<16)
 	}
-	v, closing, err := train.OpenEnv(ctx.Context, ctx.Args().First(), ctx.String("args"), ctx.Int("envs"))
+	v, closing, err := train.OpenEnv(ctx.Context, ctx.Args().First(), ctx.String("args"), ctx.Int("envs"), processes)
 	if err != nil {
 		return nil, nil, call.UsageError{Err: err}
 	}
@@ -100,7 +106,7 @@ func (c command) open(ctx *urfave.Context) (envs.Vector, func() error, error) {
 }
 
 func (c command) envCheck(ctx *urfave.Context) (err error) {
-	v, closing, err := c.open(ctx)
+	v, closing, err := c.open(ctx, 0)
 	if err != nil {
 		return err
 	}
@@ -204,17 +210,49 @@ func (k *checked) observe(obs []float32) {
 	}
 }
 
-func (c command) envBench(ctx *urfave.Context) (err error) {
-	v, closing, err := c.open(ctx)
+func (c command) envBench(ctx *urfave.Context) error {
+	processes := ctx.Int("processes")
+	switch {
+	case ctx.Duration("time") <= 0:
+		return call.Usage("--time %v: want more than 0", ctx.Duration("time"))
+	case processes < 0:
+		return call.Usage("--processes %d: want 1 or more, or 0 to compare", processes)
+	case ctx.NArg() == 1 && !gym.Matches(ctx.Args().First()):
+		if processes > 0 {
+			return call.Usage("--processes %d: only environments in Python have processes: leave it out", processes)
+		}
+		_, err := c.measure(ctx, 0)
+		return err
+	case processes > 0 || min(runtime.GOMAXPROCS(0), ctx.Int("envs")) < 2:
+		_, err := c.measure(ctx, max(processes, 1))
+		return err
+	}
+	one, err := c.measure(ctx, 1)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closing()) }()
-	if ctx.Duration("time") <= 0 {
-		return call.Usage("--time %v: want more than 0", ctx.Duration("time"))
-	}
-	if _, err := v.Reset(1); err != nil {
+	most := min(runtime.GOMAXPROCS(0), ctx.Int("envs"))
+	all, err := c.measure(ctx, most)
+	if err != nil {
 		return err
+	}
+	if one > all {
+		_, err = fmt.Fprintf(c.Stdout, "1 process is %.1f times as fast as %d: train with --set env_processes=1\n", one/all, most)
+	} else {
+		_, err = fmt.Fprintf(c.Stdout, "%d processes are %.1f times as fast as 1: the default of env_processes is right\n", most, all/one)
+	}
+	return err
+}
+
+// measure prints and returns the number of steps per second of environments, in so many processes if they are in Python.
+func (c command) measure(ctx *urfave.Context, processes int) (rate float64, err error) {
+	v, closing, err := c.open(ctx, processes)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, closing()) }()
+	if _, err := v.Reset(1); err != nil {
+		return 0, err
 	}
 	rng, w := rand.New(rand.NewPCG(1, 1)), v.ActionSpace().Dim()
 	const blocks = 64 // of actions, drawn before the measurement
@@ -225,15 +263,34 @@ func (c command) envBench(ctx *urfave.Context) (err error) {
 			v.ActionSpace().Sample(actions[k][i*w:(i+1)*w], rng)
 		}
 	}
-	steps, began := 0, time.Now()
-	for time.Since(began) < ctx.Duration("time") && ctx.Err() == nil {
-		if _, err := v.Step(actions[steps%blocks]); err != nil {
-			return err
+	run := func(d time.Duration) (steps int, took time.Duration, err error) {
+		began := time.Now()
+		for took < d && ctx.Err() == nil && err == nil {
+			_, err = v.Step(actions[steps%blocks])
+			steps, took = steps+1, time.Since(began)
 		}
-		steps++
+		return steps, took, err
 	}
-	took := time.Since(began)
-	_, err = fmt.Fprintf(c.Stdout, "%s: %d environments, %d steps in %v: %.0f steps/s\n",
-		v.Name(), v.Num(), steps*v.Num(), took.Round(time.Millisecond), float64(steps*v.Num())/took.Seconds())
-	return err
+	if _, _, err = run(ctx.Duration("time") / 10); err != nil { // caches, and the first steps of Python
+		return 0, err
+	}
+	steps, took, err := run(ctx.Duration("time"))
+	if err != nil {
+		return 0, err
+	}
+	rate = float64(steps*v.Num()) / took.Seconds()
+	in := ""
+	switch {
+	case processes == 1:
+		in = " in 1 process"
+	case processes > 1:
+		in = fmt.Sprintf(" in %d processes", processes)
+	}
+	of := "environments"
+	if v.Num() == 1 {
+		of = "environment"
+	}
+	_, err = fmt.Fprintf(c.Stdout, "%s: %d %s%s, %d steps in %v: %.0f steps/s\n",
+		v.Name(), v.Num(), of, in, steps*v.Num(), took.Round(time.Millisecond), rate)
+	return rate, err
 }
