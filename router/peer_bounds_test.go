@@ -90,7 +90,7 @@ func TestR7ChangesWaitForASlowWatcher(t *testing.T) {
 	}
 	all.Wait()
 	if told != makers*each || most > makers {
-		t.Errorf("%d of %d changes are told, %d waited at once", told, makers*each, most)
+		t.Errorf("%d of %d changes reached the peer, %d waited at once", told, makers*each, most)
 	}
 }
 

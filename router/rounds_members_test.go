@@ -63,7 +63,7 @@ func TestR7RoundsThatANewcomerTakesOver(t *testing.T) {
 				t.Errorf("round %d, want %d", r.rounds["b"], c.want)
 			}
 			if told := all[0].log.sent - before; told != min(c.want, 1) {
-				t.Errorf("its peers are told %d times", told)
+				t.Errorf("its peers were notified %d times", told)
 			}
 		})
 	}

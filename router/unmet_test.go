@@ -55,7 +55,7 @@ func TestR7GhostsAreCalledAtABoundedRateAndForgotten(t *testing.T) {
 		r.learn([]Member{{ID: 1, Incarnation: 1, Addrs: []string{"again"}}}, 1)
 		synctest.Wait()
 		if n.mu.Lock(); n.calls["again"] != 1 {
-			t.Errorf("%d calls of a node that is told of again", n.calls["again"])
+			t.Errorf("%d calls of a node that became known again", n.calls["again"])
 		}
 		n.mu.Unlock()
 		_ = r.Close()
