@@ -122,7 +122,8 @@ type Metric struct {
 	Value float64
 }
 
-// AppendDefined appends the metrics whose value is a number to dst: one that is not defined for a batch has NaN.
+// AppendDefined appends the metrics whose value is not NaN to dst. It is for metrics that are not defined for every
+// batch, such as a deviation of discrete actions; a NaN that shows a fault must not pass through it.
 func AppendDefined(dst []Metric, metrics ...Metric) []Metric {
 	for _, m := range metrics {
 		if !math.IsNaN(m.Value) {

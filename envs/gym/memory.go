@@ -44,7 +44,7 @@ const (
 	wordBusy  = 0  // which environment is in the middle of something
 	wordOp    = 1  // and of which operation
 	wordSeq   = 16 // the number of the step that is requested
-	wordCPU   = 17 // 1 + the processor on which Python waits while it may run on all; 0: it stays where it is
+	wordCPU   = 17 // 1 + the processor on which Python waits after a step on any; everyCPU: it takes all back; 0: it stays where it is
 	headWords = 32
 )
 

@@ -60,7 +60,7 @@ func (w *walker) obey(actions []action) error {
 			w.alive[a.node] = true
 		case sendSignal, kill:
 			if !w.alive[a.node] {
-				return fmt.Errorf("node %d does not run and is told to end", a.node)
+				return fmt.Errorf("an end was asked of node %d, which does not run", a.node)
 			}
 		case retire:
 			if w.alive[a.node] {

@@ -84,17 +84,18 @@ func (p *A2C) Learn(b *policies.Batch) ([]policies.Metric, error) {
 
 		policyLoss, valueLoss, entropy = -float64(gain.Number()), float64(squared.Number()), float64(ent.Number())
 		std = d.Std()
-		explained.Measure(value.Data(), b.Floats(policies.Return))
+		explained = data.Explain(value.Data(), b.Floats(policies.Return))
 		return squared.Scale(float32(p.cfg.ValueCoef)).Sub(gain).Sub(ent.Scale(float32(p.cfg.EntropyCoef)))
 	}, &policyLoss, &valueLoss, &entropy, &std,
 		&explained.Return, &explained.ReturnSquare, &explained.Error, &explained.ErrorSquare)
 	if err != nil {
 		return nil, err
 	}
-	p.metrics = policies.AppendDefined(p.metrics[:0],
+	p.metrics = append(p.metrics[:0],
 		policies.Metric{Name: "train/loss", Value: step.Loss}, policies.Metric{Name: "train/policy_loss", Value: policyLoss},
 		policies.Metric{Name: "train/value_loss", Value: valueLoss}, policies.Metric{Name: "train/entropy_loss", Value: -entropy},
-		policies.Metric{Name: "train/grad_norm", Value: step.GradNorm}, policies.Metric{Name: "train/learning_rate", Value: p.cfg.RMSprop.Rate},
-		policies.Metric{Name: "train/explained_variance", Value: explained.Variance()}, policies.Metric{Name: "train/std", Value: std})
+		policies.Metric{Name: "train/grad_norm", Value: step.GradNorm}, policies.Metric{Name: "train/learning_rate", Value: p.cfg.RMSprop.Rate})
+	p.metrics = policies.AppendDefined(p.metrics, policies.Metric{Name: "train/std", Value: std},
+		policies.Metric{Name: "train/explained_variance", Value: explained.Variance()})
 	return p.metrics, nil
 }

@@ -103,7 +103,7 @@ func (p *APPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 
 		policyLoss, valueLoss, entropy = -float64(surrogate.Number()), float64(value.Number()), float64(ent.Number())
 		kl = float64(divergence.Number())
-		explained.Measure(values.Data(), p.vtrace.Targets)
+		explained = data.Explain(values.Data(), p.vtrace.Targets)
 		loss := value.Scale(float32(p.cfg.ValueCoef)).Sub(surrogate).Sub(ent.Scale(float32(max(p.cfg.EntropyCoef, 0))))
 		return loss.Add(divergence.Scale(float32(p.coef.Value)))
 	}, &policyLoss, &valueLoss, &entropy, &kl,
@@ -111,12 +111,12 @@ func (p *APPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.metrics = policies.AppendDefined(p.metrics[:0],
+	p.metrics = append(p.metrics[:0],
 		policies.Metric{Name: "train/loss", Value: step.Loss}, policies.Metric{Name: "train/policy_gradient_loss", Value: policyLoss},
 		policies.Metric{Name: "train/value_loss", Value: valueLoss}, policies.Metric{Name: "train/entropy_loss", Value: -entropy},
 		policies.Metric{Name: "train/kl", Value: kl}, policies.Metric{Name: "train/kl_coef", Value: p.coef.Value},
-		policies.Metric{Name: "train/grad_norm", Value: step.GradNorm}, policies.Metric{Name: "train/learning_rate", Value: p.cfg.Adam.Rate},
-		policies.Metric{Name: "train/explained_variance", Value: explained.Variance()})
+		policies.Metric{Name: "train/grad_norm", Value: step.GradNorm}, policies.Metric{Name: "train/learning_rate", Value: p.cfg.Adam.Rate})
+	p.metrics = policies.AppendDefined(p.metrics, policies.Metric{Name: "train/explained_variance", Value: explained.Variance()})
 	p.follow(kl)
 	return p.metrics, nil
 }

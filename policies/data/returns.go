@@ -121,15 +121,15 @@ func Moments(v []float32) (mean, variance float64) {
 // the squared errors. The means of several learners with as many rows each are those of all rows.
 type Explained struct{ Return, ReturnSquare, Error, ErrorSquare float64 }
 
-// Measure sets the means. The slices have the same length.
-func (e *Explained) Measure(values, returns []float32) {
-	*e = Explained{}
+// Explain returns the means for the values that were predicted for returns. The slices have the same length.
+func Explain(values, returns []float32) (e Explained) {
 	for i, r := range returns {
 		r, d := float64(r), float64(r)-float64(values[i])
 		e.Return, e.ReturnSquare, e.Error, e.ErrorSquare = e.Return+r, e.ReturnSquare+r*r, e.Error+d, e.ErrorSquare+d*d
 	}
 	n := float64(len(returns))
 	e.Return, e.ReturnSquare, e.Error, e.ErrorSquare = e.Return/n, e.ReturnSquare/n, e.Error/n, e.ErrorSquare/n
+	return e
 }
 
 // Variance is 1 - Var[return - value] / Var[return]: the share of the variance of the returns that the values explain. It is

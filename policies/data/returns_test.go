@@ -140,8 +140,7 @@ func TestExplainedVarianceEqualsHandComputedNumbers(t *testing.T) {
 		if name == "of equal returns" {
 			of = []float32{0.1, 0.1}
 		}
-		var e Explained
-		e.Measure(test.values, of)
+		e := Explain(test.values, of)
 		got := e.Variance()
 		if math.IsNaN(test.want) != math.IsNaN(got) || math.Abs(got-test.want) > 1e-12 {
 			t.Errorf("%s: %v, not %v", name, got, test.want)

@@ -106,8 +106,7 @@ func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 			return nil, err
 		}
 	}
-	var explained data.Explained
-	explained.Measure(b.Floats(policies.Value), b.Floats(policies.Return))
+	explained := data.Explain(b.Floats(policies.Value), b.Floats(policies.Return))
 	var policyLoss, valueLoss, entropy, approxKL, clipped, kl, std float64
 	step, err := p.Step(func(t *nn.Tape) nn.Value {
 		d, values := p.Evaluate(t, b)
@@ -137,12 +136,13 @@ func (p *PPO) Learn(b *policies.Batch) ([]policies.Metric, error) {
 		return nil, err
 	}
 	p.rollout.add(approxKL, kl)
-	p.metrics = policies.AppendDefined(p.metrics[:0],
+	p.metrics = append(p.metrics[:0],
 		policies.Metric{Name: "train/loss", Value: step.Loss}, policies.Metric{Name: "train/policy_gradient_loss", Value: policyLoss},
 		policies.Metric{Name: "train/value_loss", Value: valueLoss}, policies.Metric{Name: "train/entropy_loss", Value: -entropy},
 		policies.Metric{Name: "train/approx_kl", Value: approxKL}, policies.Metric{Name: "train/clip_fraction", Value: clipped},
 		policies.Metric{Name: "train/grad_norm", Value: step.GradNorm}, policies.Metric{Name: "train/learning_rate", Value: p.cfg.Adam.Rate},
-		policies.Metric{Name: "train/clip_range", Value: p.cfg.Clip}, policies.Metric{Name: "train/std", Value: std},
+		policies.Metric{Name: "train/clip_range", Value: p.cfg.Clip})
+	p.metrics = policies.AppendDefined(p.metrics, policies.Metric{Name: "train/std", Value: std},
 		policies.Metric{Name: "train/explained_variance", Value: explained.Variance()})
 	if p.cfg.KLCoef > 0 {
 		p.metrics = append(p.metrics,
