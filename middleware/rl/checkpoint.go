@@ -43,8 +43,9 @@ type CheckpointConfig struct {
 // Checkpoint saves the policy, what it learns from, the counters, the best weights, and the
 // environments and random numbers of this node to Config.Dir every so many updates, every so
 // much time, and at the end of the run unless it failed; and the best weights to a second file
-// whenever they change. In lockstep the environments and random numbers are those of all nodes. Of several
-// learners the first one writes the files, with what all of them learn from.
+// whenever they change. It also saves what Log needs for its next row. In lockstep the environments
+// and random numbers are those of all nodes. Of several learners the first one writes the files, with
+// what all of them learn from.
 // Without a folder it does nothing.
 //
 // It comes last in the chain. A file is written next to the old one, synced and
@@ -163,12 +164,10 @@ func (r *Run) archive(a *nn.Archive, c *Online, withoutData bool) error {
 
 // save writes the checkpoint, in the middle of the run or when that has ended.
 func (k *checkpoint) save(ctx context.Context, c *Online, ended bool) error {
-	if k.r.flush != nil { // so that the files have the evaluations that the checkpoint knows
-		if err := k.r.flush(); err != nil {
-			return err
-		}
-	}
 	var a nn.Archive
+	if err := k.saveLog(&a, c, ended); err != nil {
+		return err
+	}
 	err := errors.Join(k.r.policy.Save(&a), k.r.archive(&a, c, k.cfg.WithoutData))
 	if c.Best != nil {
 		err = errors.Join(err, putBest(&a, c.Best))
@@ -195,6 +194,27 @@ func (k *checkpoint) save(ctx context.Context, c *Online, ended bool) error {
 	k.saved, k.at = c.Updates, time.Now()
 	k.r.t.Logger().Info("checkpoint", slog.String("file", path), slog.Int("updates", c.Updates), slog.Int("env_steps", c.EnvSteps))
 	return nil
+}
+
+// saveLog has the log write the rows that the checkpoint knows, and puts its state into a.
+func (k *checkpoint) saveLog(a *nn.Archive, c *Online, ended bool) error {
+	l := k.r.log
+	if l == nil || !l.started {
+		return nil
+	}
+	var err error
+	if ended { // perhaps in the middle of a step; the log itself writes the last row
+		l.note(c)
+		err = l.writeScores()
+	} else {
+		err = l.settle(c)
+	}
+	if err != nil {
+		return err
+	}
+	text, err := l.state()
+	a.SetText(logKey, text)
+	return err
 }
 
 // keptPattern matches the names of kept checkpoints; by name they are in the order of updates.

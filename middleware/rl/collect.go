@@ -194,6 +194,9 @@ func (k *collector) step(ctx context.Context, c *Online) error {
 			return err
 		}
 	}
+	if k.r.evaluationDue() {
+		return nil
+	}
 	k.out = Trajectory{Collects: 1, Batch: k.out.Batch, Episodes: k.out.Episodes[:0], Infos: k.out.Infos[:0], Explored: k.out.Explored[:0]}
 	b := &k.out.Batch
 	b.Init(k.r.columns...)

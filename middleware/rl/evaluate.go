@@ -63,7 +63,7 @@ func (r *Run) Evaluate(env envs.Vector, cfg EvalConfig) task.Middleware[Online] 
 	if err := errors.Join(err, suits(env, &spec)); err != nil {
 		panic(err.Error())
 	}
-	e := &evaluate{r: r, env: env, cfg: cfg, act: newAct(&spec, env.Num())}
+	e := &evaluate{r: r, env: env, cfg: cfg, act: newAct(&spec, env.Num()), behind: r.env != "" || r.source != nil}
 	e.act.Greedy, e.act.Extra = true, nil
 	r.stopAt = cfg.StopAt
 	if !r.t.Has(Evaluator) {
@@ -84,6 +84,8 @@ type evaluate struct {
 	cfg     EvalConfig
 	act     policies.Act
 	joined  bool
+	behind  bool // comes after Collect or Learn in the chain
+	due     bool // a resumed run must make one before it collects or learns
 	seeded  bool
 	every   int
 	last    int // the clock at the last evaluation
@@ -112,6 +114,7 @@ func (e *evaluate) step(ctx context.Context, c *Online) error {
 			return err
 		}
 	}
+	e.due = false
 	if e.r.clock(c)-e.last < e.every {
 		return nil
 	}

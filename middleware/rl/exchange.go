@@ -90,14 +90,15 @@ func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 			}
 			r.began = true
 			r.first, r.known = r.clock(c), c.Eval
-			r.due = r.evaluationDue(c)
-			if reason := r.over(c); r.resumed && reason != "" && !r.due {
+			r.markDue(c)
+			if reason := r.over(c); r.resumed && reason != "" && !r.evaluationDue() {
 				c.Stopped, r.done, r.nothing = true, true, reason
 				r.t.Finish(reason)
 				return next(ctx)
 			}
 			r.goOn(c)
 		}
+		r.step++
 		return step(ctx, c, next)
 	}
 }

@@ -3,7 +3,9 @@ package rl
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -158,5 +160,49 @@ func TestPartsGoBack(t *testing.T) {
 	}
 	if states, err := r.states(); err != nil || states != `{"part":"4","part.2":"4"}` {
 		t.Errorf("states %s, %v", states, err)
+	}
+}
+
+// TestStateOfALog restores what a log has to remember, also of numbers that JSON does not have, and refuses a state that no
+// log can have.
+func TestStateOfALog(t *testing.T) {
+	fresh := func(names ...string) *logger {
+		return &logger{r: &Run{first: 100}, columns: slices.Clone(columns), row: map[string]float64{},
+			infos: infoLog{names: names, had: make([]bool, len(names))}}
+	}
+	l := fresh("is_success", "score")
+	l.last, l.eval, l.files.rows = 90, Evaluation{EnvSteps: 80, Episodes: 3, Mean: 1.0 / 3}, 7
+	l.episodes = []envs.Episode{{Return: 0.1, Length: 5}, {Return: -2, Length: 9}}
+	l.infos.add([]float64{1, math.NaN(), 0, 2.5}, window)
+	l.set([]policies.Metric{{Name: "train/loss", Value: math.Inf(1)}, {Name: "train/own", Value: 0.1}})
+	l.row["time/fps"], l.row["time/episodes"] = 12, 2
+	l.trained.add(3, []policies.Metric{{Name: "train/loss", Value: math.NaN()}}, Lag{Mean: 1.5, Max: 4})
+	text, err := l.state()
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := fresh("is_success", "score")
+	if err := same.restore(text); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := same.state(); err != nil || again != text || strings.Contains(text, `"time/fps","value"`) {
+		t.Errorf("%v: %s\nwant %s, without columns of time", err, again, text)
+	}
+	other := fresh("score")
+	if err := other.restore(text); err != nil || len(other.infos.values) != 0 || other.infos.episodes != 0 || len(other.episodes) != 2 {
+		t.Errorf("%v: %+v has infos of other names", err, other)
+	}
+	for name, damaged := range map[string]string{
+		"no JSON":                 text[1:],
+		"a row after the state":   `{"last": 101}`,
+		"a negative row":          `{"last": -1}`,
+		"too many episodes":       `{"episodes": [` + strings.Repeat("{},", window) + `{}]}`,
+		"half an episode's infos": `{"infos": {"names": ["is_success", "score"], "had": [true, true], "values": [1]}}`,
+		"infos without names":     `{"infos": {"values": [1]}}`,
+		"a text for a number":     `{"row": [{"name": "train/loss", "value": "high"}]}`,
+	} {
+		if err := fresh("is_success", "score").restore(damaged); err == nil || !strings.Contains(err.Error(), "resume the log: ") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -71,8 +71,7 @@ func (l *learn) step(ctx context.Context, c *Online) error {
 		return nil
 	}
 	l.announce()
-	if l.r.due {
-		l.r.due = false
+	if l.r.evaluationDue() {
 		return nil
 	}
 	if c.Collected != nil {

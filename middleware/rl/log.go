@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +22,8 @@ type LogConfig struct {
 	Terminal     io.Writer // a line for a terminal, or nil
 	// CSV is a file with all columns, a header first, such as progress.csv; "" writes none. Columns that
 	// appear late are empty in the rows before. A new run replaces an existing file; a resumed run
-	// continues it, without the rows of steps that it repeats.
+	// continues it, without the rows of steps that it repeats. Apart from the columns of time, a lone run that was
+	// interrupted and continues bit for bit has the same rows as one that was not interrupted.
 	CSV string
 	// JSON is a file with one object a line, without values that are not known yet, such as
 	// metrics.jsonl; "" writes none. An existing file is treated as for CSV.
@@ -81,8 +83,9 @@ func (r *Run) Log(cfg LogConfig) task.Middleware[Online] {
 		return func(ctx context.Context, _ *Online, next task.Next) error { return next(ctx) }
 	}
 	if cfg.Evaluations != "" {
-		r.logsScores, r.flush = true, l.writeScores
+		r.logsScores = true
 	}
+	r.log = l
 	return func(ctx context.Context, c *Online, next task.Next) error {
 		if r.began && !r.leads() {
 			r.takeScores() // the first learner has them too
@@ -99,8 +102,9 @@ type logger struct {
 	began    time.Time
 	started  bool
 	every    int
-	last     int // the clock of the last row
-	eval     Evaluation
+	noted    int            // the newest step whose results are recorded
+	last     int            // the clock of the last row
+	eval     Evaluation     // of that row
 	episodes []envs.Episode // the newest, at most window
 	infos    infoLog        // of those
 	trained  Trained        // since the last row
@@ -118,16 +122,21 @@ func (l *logger) begin() error {
 		return err
 	}
 	l.started, l.began, l.last, l.eval = true, l.cfg.Clock(), l.r.first, l.r.known
+	if l.r.logged != "" {
+		if err := l.restore(l.r.logged); err != nil {
+			return l.failed(err)
+		}
+	}
 	l.r.t.OnFinish(func(_ context.Context, o task.Outcome) error {
 		c := l.r.t.Context()
 		l.infos.warn(l.r.t.Logger(), l.r.env, true)
 		err := l.writeScores()
 		if l.r.clock(c) != l.last {
-			err = errors.Join(err, l.write(c))
+			err = errors.Join(err, l.writeEnd(c))
 		}
 		return errors.Join(err, l.failed(l.files.close(c, o)))
 	})
-	return l.failed(l.files.open(l.columns))
+	return l.failed(l.files.open(l.columns, l.last))
 }
 
 func (l *logger) failed(err error) error {
@@ -146,6 +155,15 @@ func (l *logger) step(ctx context.Context, c *Online, next task.Next) error {
 	if err := next(ctx); err != nil {
 		return err
 	}
+	return l.settle(c)
+}
+
+// settle writes what the step has to write. A checkpoint calls it before the log itself does, so that the files have the
+// rows that the checkpoint knows.
+func (l *logger) settle(c *Online) error {
+	if !l.started {
+		return nil
+	}
 	l.note(c)
 	if err := l.writeScores(); err != nil {
 		return err
@@ -156,8 +174,12 @@ func (l *logger) step(ctx context.Context, c *Online, next task.Next) error {
 	return l.write(c)
 }
 
-// note records the results of the step.
+// note records the results of the step, once.
 func (l *logger) note(c *Online) {
+	if l.noted == l.r.step {
+		return
+	}
+	l.noted = l.r.step
 	if c.Collected != nil {
 		l.episodes = append(l.episodes, c.Collected.Episodes...)
 		l.episodes = slices.Delete(l.episodes, 0, max(0, len(l.episodes)-window))
@@ -230,6 +252,15 @@ func (l *logger) write(c *Online) error {
 	l.fill(c)
 	l.last, l.eval = l.r.clock(c), c.Eval
 	return l.failed(errors.Join(l.writeTerminal(), l.files.write(l.columns, l.row)))
+}
+
+// writeEnd writes a row at the end of the run. A run that continues later does not count it as one: it makes the rows that
+// would have come without the end.
+func (l *logger) writeEnd(c *Online) error {
+	kept := *l
+	kept.trained.Metrics = slices.Clone(l.trained.Metrics)
+	kept.row = maps.Clone(l.row)
+	return kept.write(c)
 }
 
 func (l *logger) writeScores() error {

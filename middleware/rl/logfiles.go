@@ -46,10 +46,11 @@ func (c *LogConfig) check() error {
 }
 
 // open begins the files, or continues existing ones.
-func (f *logFiles) open(columns []string) error {
+// The rows of a continued run end with that of clock last.
+func (f *logFiles) open(columns []string, last int) error {
 	upTo, first := -1, 0
 	if f.r.resumed {
-		upTo, first = f.r.first, f.r.first+1
+		upTo, first = last, last+1
 	}
 	var errs [5]error
 	if f.cfg.CSV != "" {

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/internal/pythontest"
 	"github.com/ditask/ditask/middleware/rl"
 	"github.com/ditask/ditask/policies"
 	"github.com/ditask/ditask/policies/data"
@@ -35,12 +36,8 @@ func rowsOf(t *testing.T, path string) [][]string {
 // python runs a program in Python, which has the standard library alone, and decodes its output.
 func python(t *testing.T, into any, args ...string) {
 	t.Helper()
-	program, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3: apt-get install python3")
-	}
 	var stderr strings.Builder
-	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd := exec.CommandContext(t.Context(), pythontest.Program(t), args...)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err == nil {
@@ -104,7 +101,7 @@ func learner(dir string, resume bool, more func(*rl.Run) []task.Middleware[rl.On
 
 // TestP4ResumedRunDoublesNoRow kills a run, as it were, a while after each of some checkpoints: the
 // rows that it has written after the checkpoint are in the files, and the run that continues makes
-// them again.
+// the same rows again.
 func TestP4ResumedRunDoublesNoRow(t *testing.T) {
 	const steps, first = 90, 10 // the first update is in step 10
 	straight := t.TempDir()
@@ -114,6 +111,10 @@ func TestP4ResumedRunDoublesNoRow(t *testing.T) {
 	want := contentOf(t, filepath.Join(straight, "evaluations.csv"))
 	if n := strings.Count(want, "\n"); n != 1+4*4 { // at 40, 80, 120 and 160 env steps
 		t.Fatalf("%d lines:\n%s", n, want)
+	}
+	progress := map[string]string{}
+	for _, name := range []string{"progress.csv", "metrics.jsonl"} {
+		progress[name] = contentOf(t, filepath.Join(straight, name))
 	}
 	for step := 15; step <= steps; step += 5 { // at 40, 80 ... env steps, and between
 		dir := t.TempDir()
@@ -138,6 +139,11 @@ func TestP4ResumedRunDoublesNoRow(t *testing.T) {
 		}
 		if got := contentOf(t, filepath.Join(dir, "evaluations.csv")); step < steps && got != want {
 			t.Errorf("resumed after step %d:\n%s\nwant\n%s", step, got, want)
+		}
+		for name, want := range progress {
+			if got := contentOf(t, filepath.Join(dir, name)); step < steps && got != want {
+				t.Errorf("%s of the run resumed after step %d:\n%s\nwant\n%s", name, step, got, want)
+			}
 		}
 		checkSteps(t, dir, step == 50)
 	}

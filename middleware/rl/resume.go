@@ -74,6 +74,7 @@ func (r *Run) takeOverOwn(c *Online, a *nn.Archive) error {
 	if r.group != nil && r.group.leads() {
 		r.group.restore(a)
 	}
+	r.logged = a.Meta[logKey]
 	c.EnvSteps, c.Episodes, c.Updates, c.Explored, c.Eval = n.EnvSteps, n.Episodes, n.Updates, n.Explored, n.Eval
 	if _, ok := a.Meta[evaluationKey]; !ok {
 		return nil

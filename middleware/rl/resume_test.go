@@ -173,9 +173,16 @@ func TestFailedRunKeepsTheLastGoodCheckpoint(t *testing.T) {
 	}
 }
 
-// TestP4CutEvaluationIsMadeAgain preempts a lone run in the middle of an evaluation: the
-// resumed run makes the whole of it.
+// TestP4CutEvaluationIsMadeAgain preempts a lone run in the middle of an evaluation, which comes first or last in a step:
+// the resumed run makes the whole of it before it does anything else, and writes the rows of a run that was not interrupted.
 func TestP4CutEvaluationIsMadeAgain(t *testing.T) {
+	for name, last := range map[string]bool{"first in a step": false, "last in a step": true} {
+		t.Run(name, func(t *testing.T) { cutEvaluations(t, last) })
+	}
+}
+
+func cutEvaluations(t *testing.T, last bool) {
+	t.Helper()
 	const steps = 60
 	build := func(dir string, resume bool, act func()) *trainer {
 		r := &trainer{
@@ -183,9 +190,17 @@ func TestP4CutEvaluationIsMadeAgain(t *testing.T) {
 			tk: task.New[rl.Online](quiet{task.Alone()}),
 		}
 		run := rl.New(r.tk, cutter{r.q, act}, rl.Config{Seed: 3, Dir: dir, MustResume: resume})
-		r.tk.Use(run.Exchange(rl.ExchangeConfig{}), run.Evaluate(envs.CartPole(3), rl.EvalConfig{EverySteps: 40, Episodes: 4}),
-			run.Collect(envs.CartPole(2), rl.CollectConfig{}),
-			run.Learn(replay(data.UniformConfig{Capacity: 500}, data.ReplayConfig{Batch: 8, StartAt: 20, Every: 2}), rl.LearnConfig{}),
+		r.tk.Use(run.Exchange(rl.ExchangeConfig{}))
+		evaluate := func() { r.tk.Use(run.Evaluate(envs.CartPole(3), rl.EvalConfig{EverySteps: 40, Episodes: 4})) }
+		if !last {
+			evaluate()
+		}
+		r.tk.Use(run.Collect(envs.CartPole(2), rl.CollectConfig{}),
+			run.Learn(replay(data.UniformConfig{Capacity: 500}, data.ReplayConfig{Batch: 8, StartAt: 20, Every: 2}), rl.LearnConfig{}))
+		if last {
+			evaluate()
+		}
+		r.tk.Use(run.Log(rl.LogConfig{EverySteps: 15, CSV: filepath.Join(dir, "progress.csv"), Untimed: true}),
 			run.Checkpoint(rl.CheckpointConfig{}))
 		return r
 	}
@@ -193,7 +208,8 @@ func TestP4CutEvaluationIsMadeAgain(t *testing.T) {
 		c := r.tk.Context()
 		return fmt.Sprint(c.EnvSteps, c.Episodes, c.Updates, c.Eval, c.Best, r.q.Weights())
 	}
-	straight := build(t.TempDir(), false, func() {})
+	whole := t.TempDir()
+	straight := build(whole, false, func() {})
 	if err := straight.tk.Run(t.Context(), task.MaxSteps(steps)); err != nil {
 		t.Fatal(err)
 	}
@@ -221,6 +237,9 @@ func TestP4CutEvaluationIsMadeAgain(t *testing.T) {
 		}
 		if got, want := result(third), result(straight); got != want {
 			t.Errorf("cut at action %d of the evaluations: %.200s\nwant %.200s", cut, got, want)
+		}
+		if got, want := contentOf(t, filepath.Join(dir, "progress.csv")), contentOf(t, filepath.Join(whole, "progress.csv")); got != want {
+			t.Errorf("cut at action %d of the evaluations:\n%s\nwant\n%s", cut, got, want)
 		}
 	}
 }

@@ -39,6 +39,7 @@ type Run struct {
 	cfg    Config
 
 	began    bool       // the exchange has taken its first step
+	step     int        // number of the step that the exchange has begun, from 1
 	first    int        // the clock before that
 	known    Evaluation // the newest before that
 	lockstep bool
@@ -51,22 +52,21 @@ type Run struct {
 	// Of Checkpoint: there is a folder, and CheckpointConfig.WithoutData.
 	saves, withoutData bool
 
-	source data.Source // of Learn; nil: none
-	stop   StopConfig  // of Stop
-	stopAt float64     // of Evaluate; 0: none
-	// Of Evaluate on an evaluator, in the order of their calls; due: an offline run makes one before an update.
-	evaluations []*evaluate
-	due         bool
-	done        bool   // the run was resumed, and has nothing left to do
-	nothing     string // why, if it is done
-	offline     bool   // it needs no collector
-	env         string // name of the environments of Collect
+	source      data.Source // of Learn; nil: none
+	stop        StopConfig  // of Stop
+	stopAt      float64     // of Evaluate; 0: none
+	evaluations []*evaluate // of Evaluate on an evaluator, in the order of their calls
+	done        bool        // the run was resumed, and has nothing left to do
+	nothing     string      // why, if it is done
+	offline     bool        // it needs no collector
+	env         string      // name of the environments of Collect
 	columns     []policies.Column
 
-	logsScores bool         // Log of this node writes the episodes of evaluations
-	scores     []Scores     // that it has not written; at most maxUnlogged
-	flush      func() error // writes scores; nil: there is no log
-	unsent     []Scores     // of this node's evaluator, in this step
+	logsScores bool     // Log of this node writes the episodes of evaluations
+	scores     []Scores // that it has not written; at most maxUnlogged
+	log        *logger  // nil: there is none on this node
+	logged     string   // the state of Log to begin with; empty: there is none
+	unsent     []Scores // of this node's evaluator, in this step
 
 	resumed bool              // from a checkpoint
 	begin   map[string]string // states by the names of the parts, to begin with; nil: none

@@ -1,0 +1,122 @@
+package rl
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/ditask/ditask/envs"
+	"github.com/ditask/ditask/policies"
+)
+
+// logKey is the state of Log in an archive.
+const logKey = "rl/log"
+
+// logState is what a log has to remember so that the rows of a resumed run are those of a run that was never
+// interrupted.
+type logState struct {
+	Last     int            `json:"last"` // the clock of the last row
+	Eval     Evaluation     `json:"eval"` // of that row
+	Rows     int            `json:"rows"` // written so far
+	Columns  []string       `json:"columns"`
+	Row      []metric       `json:"row"`      // the last one, without the columns of time
+	Episodes []envs.Episode `json:"episodes"` // the newest
+	Infos    infoState      `json:"infos"`
+	Updates  int            `json:"updates"` // since the last row, as the next two
+	Trained  []metric       `json:"trained"`
+	Lag      Lag            `json:"lag"`
+}
+
+// infoState is the state of infoLog.
+type infoState struct {
+	Names    []string `json:"names"`
+	Values   []float  `json:"values"`
+	Had      []bool   `json:"had"`
+	Episodes int      `json:"episodes"`
+	Warned   bool     `json:"warned"`
+}
+
+// metric is a policies.Metric whose value may be any float.
+type metric struct {
+	Name  string `json:"name"`
+	Value float  `json:"value"`
+}
+
+// float is a number that JSON can hold: NaN and the infinities are texts.
+type float float64
+
+func (n float) MarshalJSON() ([]byte, error) {
+	if x := float64(n); x-x != 0 {
+		return strconv.AppendQuote(nil, strconv.FormatFloat(x, 'g', -1, 64)), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+func (n *float) UnmarshalJSON(text []byte) error {
+	var quoted string
+	if err := json.Unmarshal(text, &quoted); err != nil {
+		return json.Unmarshal(text, (*float64)(n))
+	}
+	x, err := strconv.ParseFloat(quoted, 64)
+	*n = float(x)
+	return err
+}
+
+// timeColumns are not in a state: they begin again in each process.
+var timeColumns = []string{"time/time_elapsed", "time/fps"}
+
+// state returns what a checkpoint keeps of the log.
+func (l *logger) state() (string, error) {
+	s := logState{
+		Last: l.last, Eval: l.eval, Rows: l.files.rows, Columns: l.columns, Episodes: l.episodes,
+		Infos:   infoState{Names: l.infos.names, Had: l.infos.had, Episodes: l.infos.episodes, Warned: l.infos.warned},
+		Updates: l.trained.Updates, Lag: l.trained.Lag,
+	}
+	for _, name := range l.columns {
+		if x, ok := l.row[name]; ok && !slices.Contains(timeColumns, name) {
+			s.Row = append(s.Row, metric{name, float(x)})
+		}
+	}
+	for _, x := range l.infos.values {
+		s.Infos.Values = append(s.Infos.Values, float(x))
+	}
+	for _, m := range l.trained.Metrics {
+		s.Trained = append(s.Trained, metric{m.Name, float(m.Value)})
+	}
+	text, err := json.Marshal(s)
+	return string(text), err
+}
+
+// restore takes over a state. The infos of other names are left out.
+func (l *logger) restore(text string) error {
+	var s logState
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return fmt.Errorf("resume the log: %w", err)
+	}
+	if s.Last < 0 || s.Last > l.r.first || s.Rows < 0 || s.Updates < 0 || len(s.Episodes) > window ||
+		len(s.Infos.Had) != len(s.Infos.Names) || len(s.Infos.Values) > window*len(s.Infos.Names) ||
+		len(s.Infos.Names) > 0 && len(s.Infos.Values)%len(s.Infos.Names) != 0 {
+		return fmt.Errorf("resume the log: the checkpoint has a state that no log can have: last row at %d of %d", s.Last, l.r.first)
+	}
+	l.last, l.eval, l.files.rows, l.episodes = s.Last, s.Eval, s.Rows, s.Episodes
+	for _, name := range s.Columns {
+		if !slices.Contains(l.columns, name) {
+			l.columns = append(l.columns, name)
+		}
+	}
+	for _, m := range s.Row {
+		l.row[m.Name] = float64(m.Value)
+	}
+	if slices.Equal(s.Infos.Names, l.infos.names) {
+		l.infos.had, l.infos.episodes, l.infos.warned = s.Infos.Had, s.Infos.Episodes, s.Infos.Warned
+		for _, x := range s.Infos.Values {
+			l.infos.values = append(l.infos.values, float64(x))
+		}
+	}
+	l.trained = Trained{Updates: s.Updates, Lag: s.Lag}
+	for _, m := range s.Trained {
+		l.trained.Metrics = append(l.trained.Metrics, policies.Metric{Name: m.Name, Value: float64(m.Value)})
+	}
+	return nil
+}
