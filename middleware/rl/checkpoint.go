@@ -212,7 +212,7 @@ func (k *checkpoint) saveLog(a *nn.Archive, c *Online, ended bool) error {
 	if err != nil {
 		return err
 	}
-	text, err := l.state()
+	text, err := l.state(c)
 	a.SetText(logKey, text)
 	return err
 }

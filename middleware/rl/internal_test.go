@@ -177,7 +177,7 @@ func TestStateOfALog(t *testing.T) {
 	l.set([]policies.Metric{{Name: "train/loss", Value: math.Inf(1)}, {Name: "train/own", Value: 0.1}})
 	l.row["time/fps"], l.row["time/episodes"] = 12, 2
 	l.trained.add(3, []policies.Metric{{Name: "train/loss", Value: math.NaN()}}, Lag{Mean: 1.5, Max: 4})
-	text, err := l.state()
+	text, err := l.state(&Online{EnvSteps: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,8 +185,13 @@ func TestStateOfALog(t *testing.T) {
 	if err := same.restore(text); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := same.state(); err != nil || again != text || strings.Contains(text, `"time/fps","value"`) {
+	if again, err := same.state(&Online{EnvSteps: 100}); err != nil || again != text || strings.Contains(text, `"time/fps","value"`) {
 		t.Errorf("%v: %s\nwant %s, without columns of time", err, again, text)
+	}
+	newer := fresh("is_success", "score")
+	newer.r.first, newer.last = 120, 120 // the state of another learner
+	if err := newer.restore(text); err != nil || newer.last != 120 || newer.episodes != nil {
+		t.Errorf("%v: %+v has the state of an earlier checkpoint", err, newer)
 	}
 	other := fresh("score")
 	if err := other.restore(text); err != nil || len(other.infos.values) != 0 || other.infos.episodes != 0 || len(other.episodes) != 2 {
@@ -194,8 +199,8 @@ func TestStateOfALog(t *testing.T) {
 	}
 	for name, damaged := range map[string]string{
 		"no JSON":                 text[1:],
-		"a row after the state":   `{"last": 101}`,
-		"a negative row":          `{"last": -1}`,
+		"a row after the state":   `{"at": 100, "last": 101}`,
+		"a negative row":          `{"at": 100, "last": -1}`,
 		"too many episodes":       `{"episodes": [` + strings.Repeat("{},", window) + `{}]}`,
 		"half an episode's infos": `{"infos": {"names": ["is_success", "score"], "had": [true, true], "values": [1]}}`,
 		"infos without names":     `{"infos": {"values": [1]}}`,

@@ -16,6 +16,7 @@ const logKey = "rl/log"
 // logState is what a log has to remember so that the rows of a resumed run are those of a run that was never
 // interrupted.
 type logState struct {
+	At       int            `json:"at"`   // the clock when it was saved
 	Last     int            `json:"last"` // the clock of the last row
 	Eval     Evaluation     `json:"eval"` // of that row
 	Rows     int            `json:"rows"` // written so far
@@ -67,9 +68,9 @@ func (n *float) UnmarshalJSON(text []byte) error {
 var timeColumns = []string{"time/time_elapsed", "time/fps"}
 
 // state returns what a checkpoint keeps of the log.
-func (l *logger) state() (string, error) {
+func (l *logger) state(c *Online) (string, error) {
 	s := logState{
-		Last: l.last, Eval: l.eval, Rows: l.files.rows, Columns: l.columns, Episodes: l.episodes,
+		At: l.r.clock(c), Last: l.last, Eval: l.eval, Rows: l.files.rows, Columns: l.columns, Episodes: l.episodes,
 		Infos:   infoState{Names: l.infos.names, Had: l.infos.had, Episodes: l.infos.episodes, Warned: l.infos.warned},
 		Updates: l.trained.Updates, Lag: l.trained.Lag,
 	}
@@ -88,16 +89,20 @@ func (l *logger) state() (string, error) {
 	return string(text), err
 }
 
-// restore takes over a state. The infos of other names are left out.
+// restore takes over a state, unless the run does not continue from there: a learner that was started again takes over the
+// newer state of another one, and the rows up to that are in the files. The infos of other names are left out.
 func (l *logger) restore(text string) error {
 	var s logState
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return fmt.Errorf("resume the log: %w", err)
 	}
-	if s.Last < 0 || s.Last > l.r.first || s.Rows < 0 || s.Updates < 0 || len(s.Episodes) > window ||
+	if s.Last < 0 || s.Last > s.At || s.Rows < 0 || s.Updates < 0 || len(s.Episodes) > window ||
 		len(s.Infos.Had) != len(s.Infos.Names) || len(s.Infos.Values) > window*len(s.Infos.Names) ||
 		len(s.Infos.Names) > 0 && len(s.Infos.Values)%len(s.Infos.Names) != 0 {
-		return fmt.Errorf("resume the log: the checkpoint has a state that no log can have: last row at %d of %d", s.Last, l.r.first)
+		return fmt.Errorf("resume the log: the checkpoint has a state that no log can have: last row at %d of %d", s.Last, s.At)
+	}
+	if s.At != l.r.first {
+		return nil
 	}
 	l.last, l.eval, l.files.rows, l.episodes = s.Last, s.Eval, s.Rows, s.Episodes
 	for _, name := range s.Columns {
