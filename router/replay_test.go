@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/memory"
@@ -68,9 +69,9 @@ func quiet(c router.Transport, edit func(*router.Config)) router.Config {
 	return cfg
 }
 
-// recordHandshake lets node 1 join the victim, and returns the bytes of its handshake,
-// those of either side.
-func recordHandshake(t *testing.T, network *memory.Network) (dialler, listener []byte) {
+// recordHandshake lets node 1 join the victim and leave, and returns the bytes of its handshake,
+// those of either side. The victim knows then that the node has left.
+func recordHandshake(t *testing.T, victim *router.Router, network *memory.Network) (dialler, listener []byte) {
 	t.Helper()
 	c := &tap{Transport: network}
 	r, err := router.New(quiet(c, nil))
@@ -82,6 +83,11 @@ func recordHandshake(t *testing.T, network *memory.Network) (dialler, listener [
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); len(victim.Peers()) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the victim still has the peers %v", victim.Peers())
+		}
 	}
 	said, read := c.calls[0].said.Bytes(), c.calls[0].read.Bytes()
 	return said[:8+messages(said[8:], 2)], read[:messages(read, 2)]
@@ -119,7 +125,7 @@ func refusedWith(t *testing.T, err error, code string) {
 
 func TestR7RecordedHandshakeOfADiallerIsRefused(t *testing.T) {
 	r, network, _ := victim(t, nil)
-	said, _ := recordHandshake(t, network)
+	said, _ := recordHandshake(t, r, network)
 	c := dial(t, network)
 	if _, err := c.Write(said); err != nil {
 		t.Fatal(err)
@@ -169,8 +175,8 @@ func impostor(t *testing.T, network *memory.Network, say func(hello []byte) []by
 func toImpostor(c *router.Config) { c.Attach = []string{"mem://impostor"} }
 
 func TestR7RecordedHandshakeOfAListenerIsRefused(t *testing.T) {
-	_, network, _ := victim(t, nil)
-	_, read := recordHandshake(t, network)
+	r, network, _ := victim(t, nil)
+	_, read := recordHandshake(t, r, network)
 	impostor(t, network, func([]byte) []byte { return read })
 	refusedWith(t, joins(t, network, toImpostor), router.RefuseToken)
 }
@@ -186,8 +192,8 @@ func message(t *testing.T, v any) []byte {
 }
 
 func TestR7ReflectedHandshakeIsRefused(t *testing.T) {
-	_, network, _ := victim(t, nil)
-	_, read := recordHandshake(t, network)
+	r, network, _ := victim(t, nil)
+	_, read := recordHandshake(t, r, network)
 	var a struct{ Proof []byte }
 	if err := json.Unmarshal(read[4:messages(read, 1)], &a); err != nil || len(a.Proof) != 32 {
 		t.Fatal(err)
@@ -202,7 +208,7 @@ func TestR7ReflectedHandshakeIsRefused(t *testing.T) {
 // differ in nothing but the side.
 func TestR7ProofOfTheOtherSideIsRefused(t *testing.T) {
 	r, network, _ := victim(t, nil)
-	said, _ := recordHandshake(t, network)
+	said, _ := recordHandshake(t, r, network)
 	c := dial(t, network)
 	defer c.Close()
 	if _, err := c.Write(said[:8+messages(said[8:], 1)]); err != nil {
