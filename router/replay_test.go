@@ -84,7 +84,7 @@ func recordHandshake(t *testing.T, victim *router.Router, network *memory.Networ
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); len(victim.Peers()) > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); len(victim.Peers()) > 0; <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the victim still has the peers %v", victim.Peers())
 		}
