@@ -78,6 +78,31 @@ func (r *Run) Evaluate(env envs.Vector, cfg EvalConfig) task.Middleware[Online] 
 	}
 }
 
+// evaluationDue reports whether the first step of a resumed run must make an evaluation before it collects or learns.
+func (r *Run) evaluationDue() bool {
+	return r.step <= 1 && slices.ContainsFunc(r.evaluations, func(e *evaluate) bool { return e.due })
+}
+
+// markDue notes the evaluations in which a lone run was interrupted, if they come after Collect or Learn in a step: the
+// first step of the resumed run makes them before it collects and learns.
+func (r *Run) markDue(c *Online) {
+	if !alone(r.t) || !r.resumed || c.Best != nil && c.Best.Reached {
+		return
+	}
+	for i, e := range r.evaluations {
+		last := r.clockOf(&c.Eval)
+		if text, ok := r.begin[numbered("evaluate", i+1)]; ok {
+			var s evaluateState
+			if err := json.Unmarshal([]byte(text), &s); err != nil { //nolint:musttag // written and read back by the fields' own names
+				continue // Evaluate returns it
+			}
+			last = s.Last
+		}
+		every, err := r.every("eval", e.cfg.EverySteps, e.cfg.EveryUpdates) // an error is Evaluate's to return
+		e.due = err == nil && e.behind && r.clock(c)-last >= every
+	}
+}
+
 type evaluate struct {
 	r       *Run
 	env     envs.Vector

@@ -167,7 +167,7 @@ func TestPartsGoBack(t *testing.T) {
 // log can have.
 func TestStateOfALog(t *testing.T) {
 	fresh := func(names ...string) *logger {
-		return &logger{r: &Run{first: 100}, columns: slices.Clone(columns), row: map[string]float64{},
+		return &logger{r: &Run{first: 100}, columns: append(slices.Clone(columns), "rollout/success_rate"), row: map[string]float64{},
 			infos: infoLog{names: names, had: make([]bool, len(names))}}
 	}
 	l := fresh("is_success", "score")
@@ -175,7 +175,7 @@ func TestStateOfALog(t *testing.T) {
 	l.episodes = []envs.Episode{{Return: 0.1, Length: 5}, {Return: -2, Length: 9}}
 	l.infos.add([]float64{1, math.NaN(), 0, 2.5}, window)
 	l.set([]policies.Metric{{Name: "train/loss", Value: math.Inf(1)}, {Name: "train/own", Value: 0.1}})
-	l.row["time/fps"], l.row["time/episodes"] = 12, 2
+	l.row["time/fps"], l.row["time/episodes"], l.row["rollout/success_rate"] = 12, 2, 0.5
 	l.trained.add(3, []policies.Metric{{Name: "train/loss", Value: math.NaN()}}, Lag{Mean: 1.5, Max: 4})
 	text, err := l.state(&Online{EnvSteps: 100})
 	if err != nil {
@@ -194,7 +194,8 @@ func TestStateOfALog(t *testing.T) {
 		t.Errorf("%v: %+v has the state of an earlier checkpoint", err, newer)
 	}
 	other := fresh("score")
-	if err := other.restore(text); err != nil || len(other.infos.values) != 0 || other.infos.episodes != 0 || len(other.episodes) != 2 {
+	if err := other.restore(text); err != nil || len(other.infos.values) != 0 || other.infos.episodes != 0 || len(other.episodes) != 2 ||
+		other.row["rollout/success_rate"] != 0 || other.row["train/own"] != 0.1 {
 		t.Errorf("%v: %+v has infos of other names", err, other)
 	}
 	for name, damaged := range map[string]string{

@@ -129,6 +129,7 @@ func (l *logger) begin() error {
 	}
 	l.r.t.OnFinish(func(_ context.Context, o task.Outcome) error {
 		c := l.r.t.Context()
+		l.note(c) // the run may have ended in the middle of a step
 		l.infos.warn(l.r.t.Logger(), l.r.env, true)
 		err := l.writeScores()
 		if l.r.clock(c) != l.last {

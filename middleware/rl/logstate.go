@@ -16,11 +16,10 @@ const logKey = "rl/log"
 // logState is what a log has to remember so that the rows of a resumed run are those of a run that was never
 // interrupted.
 type logState struct {
-	At       int            `json:"at"`   // the clock when it was saved
-	Last     int            `json:"last"` // the clock of the last row
-	Eval     Evaluation     `json:"eval"` // of that row
-	Rows     int            `json:"rows"` // written so far
-	Columns  []string       `json:"columns"`
+	At       int            `json:"at"`       // the clock when it was saved
+	Last     int            `json:"last"`     // the clock of the last row
+	Eval     Evaluation     `json:"eval"`     // of that row
+	Rows     int            `json:"rows"`     // written so far
 	Row      []metric       `json:"row"`      // the last one, without the columns of time
 	Episodes []envs.Episode `json:"episodes"` // the newest
 	Infos    infoState      `json:"infos"`
@@ -70,9 +69,9 @@ var timeColumns = []string{"time/time_elapsed", "time/fps"}
 // state returns what a checkpoint keeps of the log.
 func (l *logger) state(c *Online) (string, error) {
 	s := logState{
-		At: l.r.clock(c), Last: l.last, Eval: l.eval, Rows: l.files.rows, Columns: l.columns, Episodes: l.episodes,
+		At: l.r.clock(c), Last: l.last, Eval: l.eval, Rows: l.files.rows, Episodes: l.episodes,
 		Infos:   infoState{Names: l.infos.names, Had: l.infos.had, Episodes: l.infos.episodes, Warned: l.infos.warned},
-		Updates: l.trained.Updates, Lag: l.trained.Lag,
+		Updates: l.trained.Updates, Trained: saved(l.trained.Metrics), Lag: l.trained.Lag,
 	}
 	for _, name := range l.columns {
 		if x, ok := l.row[name]; ok && !slices.Contains(timeColumns, name) {
@@ -81,9 +80,6 @@ func (l *logger) state(c *Online) (string, error) {
 	}
 	for _, x := range l.infos.values {
 		s.Infos.Values = append(s.Infos.Values, float(x))
-	}
-	for _, m := range l.trained.Metrics {
-		s.Trained = append(s.Trained, metric{m.Name, float(m.Value)})
 	}
 	text, err := json.Marshal(s)
 	return string(text), err
@@ -105,23 +101,33 @@ func (l *logger) restore(text string) error {
 		return nil
 	}
 	l.last, l.eval, l.files.rows, l.episodes = s.Last, s.Eval, s.Rows, s.Episodes
-	for _, name := range s.Columns {
-		if !slices.Contains(l.columns, name) {
-			l.columns = append(l.columns, name)
-		}
-	}
-	for _, m := range s.Row {
-		l.row[m.Name] = float64(m.Value)
-	}
+	l.trained = Trained{Updates: s.Updates, Metrics: restored(s.Trained), Lag: s.Lag}
+	l.set(restored(s.Row))
 	if slices.Equal(s.Infos.Names, l.infos.names) {
 		l.infos.had, l.infos.episodes, l.infos.warned = s.Infos.Had, s.Infos.Episodes, s.Infos.Warned
 		for _, x := range s.Infos.Values {
 			l.infos.values = append(l.infos.values, float64(x))
 		}
+		return nil
 	}
-	l.trained = Trained{Updates: s.Updates, Lag: s.Lag}
-	for _, m := range s.Trained {
-		l.trained.Metrics = append(l.trained.Metrics, policies.Metric{Name: m.Name, Value: float64(m.Value)})
+	for _, name := range s.Infos.Names {
+		delete(l.row, rolloutColumn(name))
+		delete(l.row, evalColumn(name))
 	}
 	return nil
+}
+
+// saved returns metrics for a state, and restored those of a state.
+func saved(metrics []policies.Metric) (out []metric) {
+	for _, m := range metrics {
+		out = append(out, metric{m.Name, float(m.Value)})
+	}
+	return out
+}
+
+func restored(metrics []metric) (out []policies.Metric) {
+	for _, m := range metrics {
+		out = append(out, policies.Metric{Name: m.Name, Value: float64(m.Value)})
+	}
+	return out
 }

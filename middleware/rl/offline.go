@@ -2,10 +2,8 @@ package rl
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"log/slog"
-	"slices"
 )
 
 // clock is the measure for evaluations, rows of the log and schedules: the env steps of the job or, in
@@ -35,31 +33,6 @@ func (r *Run) every(what string, envSteps, updates int) (int, error) {
 		return 0, r.onNode(fmt.Errorf("%s config: EveryUpdates is %d, which is for offline runs: set EverySteps", what, updates))
 	}
 	return cmp.Or(max(envSteps, updates), 1000), nil
-}
-
-// evaluationDue reports whether a resumed run must make an evaluation before it collects or learns.
-func (r *Run) evaluationDue() bool {
-	return slices.ContainsFunc(r.evaluations, func(e *evaluate) bool { return e.due })
-}
-
-// markDue notes the evaluations in which a lone run was interrupted, if they come after Collect or Learn in a step: the
-// first step of the resumed run makes them before it collects and learns.
-func (r *Run) markDue(c *Online) {
-	if !alone(r.t) || !r.resumed || c.Best != nil && c.Best.Reached {
-		return
-	}
-	for i, e := range r.evaluations {
-		last := r.clockOf(&c.Eval)
-		if text, ok := r.begin[numbered("evaluate", i+1)]; ok {
-			var s evaluateState
-			if err := json.Unmarshal([]byte(text), &s); err != nil { //nolint:musttag // written and read back by the fields' own names
-				continue // Evaluate returns it
-			}
-			last = s.Last
-		}
-		every, err := r.every("eval", e.cfg.EverySteps, e.cfg.EveryUpdates) // an error is Evaluate's to return
-		e.due = err == nil && e.behind && r.clock(c)-last >= every
-	}
 }
 
 // announce logs once the source of an offline run.
