@@ -59,7 +59,7 @@ func TestCallerThatMakesWay(t *testing.T) {
 		mine, theirs := net.Pipe()
 		answered := make(chan struct{})
 		go func() { defer close(answered); _, _ = other.answer(theirs, nil); _ = theirs.Close() }()
-		l, err := r.callJoin(mine, nil, nil)
+		l, err := r.callJoin(mine, nil, false)
 		_ = mine.Close()
 		<-answered
 		if l != nil || err == nil || (r.failure != nil) != ends || ends && r.failure.Error() != err.Error() {

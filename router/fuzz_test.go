@@ -42,7 +42,7 @@ func FuzzAnswer(f *testing.F) {
 		received := make(chan struct{})
 		go func() { _, _ = io.Copy(io.Discard, theirs); close(received) }()
 		go func() { _, _ = theirs.Write(b); _ = theirs.Close() }()
-		if l, err := r.callJoin(mine, nil, nil); err == nil || l != nil {
+		if l, err := r.callJoin(mine, nil, false); err == nil || l != nil {
 			t.Fatal("it has joined")
 		}
 		_ = mine.Close()

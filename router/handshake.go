@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ditask/ditask/internal/printable"
+	"github.com/ditask/ditask/router/sharedmem"
 )
 
 // Protocol is the version of the handshake and the frames. Nodes of another one
@@ -68,6 +69,8 @@ type hello struct {
 	Ticket      string   `json:"ticket,omitempty"`
 	Limits      limits   `json:"limits"`
 	Features    []string `json:"features,omitempty"` // what this side understands besides the protocol
+
+	Memory *sharedmem.Ref `json:"memory,omitempty"` // payloads of this side, for processes of its host
 
 	Farewell *Farewell `json:"farewell,omitempty"` // the process of the node has ended, and another one says this hello
 }
@@ -368,7 +371,7 @@ func (r *Router) callOnce(ctx context.Context, addr string, target int) (*link, 
 		}
 		bound = nil // the connection ends at the hub, the conversation does not
 	}
-	l, err := r.callJoin(conn, bound, r.passerOf(conn, target < 0))
+	l, err := r.callJoin(conn, bound, target < 0)
 	if err != nil {
 		_ = conn.Close() // l, if there is one, has another
 	}
@@ -392,10 +395,10 @@ var errConnected = errors.New("connected already")
 // client can test guesses of a weak token.
 var errNoProof = errors.New("no proof")
 
-// callJoin is the dialling side's handshake for a session. files is what passes descriptors to the other side; nil: nothing does.
-func (r *Router) callJoin(conn net.Conn, bound []byte, files passer) (*link, error) {
+// callJoin is the dialling side's handshake for a session. direct says that no hub is in between.
+func (r *Router) callJoin(conn net.Conn, bound []byte, direct bool) (*link, error) {
 	mine := r.hello(purposeJoin)
-	mine.offer(files)
+	r.offerMemory(&mine, conn, direct)
 	h, pr, err := r.callHello(conn, mine, bound)
 	if err != nil {
 		return nil, err
@@ -433,17 +436,12 @@ func (r *Router) callJoin(conn net.Conn, bound []byte, files passer) (*link, err
 	if w.Refuse != nil {
 		return nil, &RefusedError{w.Refuse.Code, w.Refuse.Reason, conn.RemoteAddr().String()}
 	}
-	memory, err := r.trade(files, h)
-	if err != nil {
-		return nil, err
-	}
 	if s == nil {
 		if s, err = r.admit(h); err != nil {
-			memory.Close()
 			return nil, err
 		}
 	}
-	s.takeMemory(memory)
+	s.takeMemory(mine, h)
 	return s.attach(conn, true, w.Got)
 }
 
@@ -496,8 +494,8 @@ func (r *Router) answer(conn net.Conn, n *unauthenticatedConn) (bool, error) {
 		_, _ = writeMsg(conn, nil, answer{Refuse: no})
 		return false, &RefusedError{no.Code, no.Reason, conn.RemoteAddr().String()}
 	}
-	answering, files := r.hello(""), r.passerOf(conn, n != nil)
-	answering.offer(files)
+	answering := r.hello("")
+	r.offerMemory(&answering, conn, n != nil && h.Memory != nil)
 	mine, _ := json.Marshal(answering) //nolint:errchkjson // texts and numbers: it cannot fail
 	both := conversation{theirs, mine, nil}
 	if n != nil {
@@ -519,7 +517,7 @@ func (r *Router) answer(conn net.Conn, n *unauthenticatedConn) (bool, error) {
 	}
 	switch h.Purpose {
 	case purposeJoin:
-		return r.answerJoin(conn, h, p, files)
+		return r.answerJoin(conn, h, p, answering)
 	case purposeFarewell:
 		return r.answerFarewell(conn, h)
 	case purposeRelay:
@@ -555,7 +553,7 @@ func remember(s *session, p proof) bool {
 }
 
 // answerJoin is the listening side's end of the handshake for a session.
-func (r *Router) answerJoin(conn net.Conn, h hello, p proof, files passer) (bool, error) {
+func (r *Router) answerJoin(conn net.Conn, h hello, p proof, mine hello) (bool, error) {
 	if p.Refuse != nil && p.Refuse.Code == RefuseDuplicate {
 		return false, nil // the caller has ended the handshake: the two are connected
 	}
@@ -597,11 +595,7 @@ func (r *Router) answerJoin(conn net.Conn, h hello, p proof, files passer) (bool
 	if _, err := writeMsg(conn, nil, welcome{Got: s.received.Load()}); err != nil {
 		return false, err
 	}
-	memory, err := r.trade(files, h)
-	if err != nil {
-		return false, err
-	}
-	s.takeMemory(memory)
+	s.takeMemory(mine, h)
 	_ = conn.SetDeadline(time.Time{})
 	_, err = s.attach(conn, false, p.Got)
 	return err == nil, err

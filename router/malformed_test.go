@@ -184,7 +184,7 @@ func TestR7AnswersOfAListenerAreChecked(t *testing.T) {
 					_, _ = theirs.Write(c.then)
 				}
 			}()
-			l, err := r.callJoin(mine, nil, nil)
+			l, err := r.callJoin(mine, nil, false)
 			_ = mine.Close()
 			<-ended
 			if l != nil || err == nil || !strings.Contains(err.Error(), c.why) {

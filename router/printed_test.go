@@ -103,7 +103,7 @@ func TestPrintedTextOfAListener(t *testing.T) {
 					_, _ = theirs.Write(c.then)
 				}
 			}()
-			_, err := r.callJoin(mine, nil, nil)
+			_, err := r.callJoin(mine, nil, false)
 			_ = mine.Close()
 			<-ended
 			if err == nil {

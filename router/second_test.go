@@ -46,7 +46,7 @@ func TestSecondConnectionOfAPeer(t *testing.T) {
 						_, _ = io.Copy(io.Discard, theirs)
 					}()
 					began := time.Now()
-					kept, err := r.answerJoin(ours, hello{Node: node, Incarnation: 5}, proof{Known: true}, nil)
+					kept, err := r.answerJoin(ours, hello{Node: node, Incarnation: 5}, proof{Known: true}, hello{})
 					w := <-said
 					if kept == lower || err != nil || (w.Refuse != nil) != lower || lower && w.Refuse.Code != RefuseDuplicate {
 						t.Errorf("%v, %v, %+v", kept, err, w.Refuse)
@@ -80,17 +80,17 @@ func TestHandshakesThatEndAtTheLast(t *testing.T) {
 	ours, theirs := net.Pipe()
 	said := make(chan string, 1) // one result
 	go func() { b, _ := io.ReadAll(theirs); said <- string(b) }()
-	kept, err := full().answerJoin(ours, hello{Node: 1, Incarnation: 5}, proof{}, nil)
+	kept, err := full().answerJoin(ours, hello{Node: 1, Incarnation: 5}, proof{}, hello{})
 	_ = ours.Close()
 	if got := <-said; kept || err != nil || !strings.Contains(got, `"code":"closed","reason":"node.2 has 4096 peers, and takes no more"`) {
 		t.Errorf("%v, %v, said %q", kept, err, got)
 	}
 	mine, others := net.Pipe()
 	go welcomes(partner(t, 1), others, false, "\x02\x00\x00\x00{}")
-	if l, err := full().callJoin(mine, nil, nil); l != nil || err == nil || !strings.Contains(err.Error(), "takes no more") {
+	if l, err := full().callJoin(mine, nil, false); l != nil || err == nil || !strings.Contains(err.Error(), "takes no more") {
 		t.Errorf("%v, %v", l, err)
 	}
-	if kept, err := partner(t, 2).answerJoin(mine, hello{Node: 1, Incarnation: 5}, proof{}, nil); kept || err == nil {
+	if kept, err := partner(t, 2).answerJoin(mine, hello{Node: 1, Incarnation: 5}, proof{}, hello{}); kept || err == nil {
 		t.Errorf("%v, %v", kept, err)
 	}
 	if kept, err := partner(t, 2).answerFarewell(mine, hello{Node: 1, Incarnation: 5, Farewell: &Farewell{Reason: "x"}}); kept || err == nil {

@@ -5,10 +5,10 @@ import (
 	"maps"
 	"math"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/ditask/ditask/messaging"
@@ -17,15 +17,11 @@ import (
 
 // Messages in shared memory.
 //
-// A node has one memory file, an arena. It passes the file to each peer to which a unix socket
-// leads, in the handshake. A peer that has mapped it answers with frameMapped, once for the session, and from then
+// A node has one memory file, an arena, and its hello says how another process of the host opens it. A peer that has
+// mapped it answers with frameMapped, once for the session, and from then
 // on a large message is a frame that says where in the arena the payload is. Each such message is a claim of
 // the peer's on the payload, until the peer's frameRelease or the end of the session. Both frames
 // are sequenced, so that claims are exact over a cut.
-
-// featureMemory means that this end of the connection passes and takes descriptors. A node has it
-// where nothing is between the two ends that could keep them.
-const featureMemory = "memory"
 
 const (
 	// sharedBytes is the least payload that goes by shared memory.
@@ -37,23 +33,13 @@ const (
 // Memory is a place for a payload, from [Channel.Lend].
 type Memory = messaging.Memory
 
-// passer is an optional interface of a transport's connection to pass descriptors to the other end.
-type passer interface {
-	// Passes reports whether the two calls below work.
-	Passes() bool
-	// Pass writes one byte, with a file if f is not nil.
-	Pass(b byte, f *os.File) error
-	// Receive reads one byte, and the file that came with it; nil if none or several did.
-	Receive() (byte, *os.File, error)
-}
-
 // tryReader is an optional interface of a transport's connection to read what has arrived.
 type tryReader interface {
 	// TryRead reads without waiting. It returns 0 if nothing has come, and [io.EOF] at the end.
 	TryRead(b []byte) (int, error)
 }
 
-// ownMemory is a router's arena. It is made when it is first passed.
+// ownMemory is a router's arena. It is made with the first hello that offers it.
 type ownMemory struct {
 	once  sync.Once
 	arena atomic.Pointer[sharedmem.Arena] // nil: there is none
@@ -70,24 +56,26 @@ type ownMemory struct {
 
 	mu       sync.Mutex
 	withheld map[int][]withheld // by node id
+	looked   int64              // when reclaim did last, by the router's clock
 }
 
 // withheld is a payload that a peer had when it was lost. The peer's process may still run, and read it.
 type withheld struct {
 	incarnation uint64
+	process     *sharedmem.Mapping // the peer's memory, which identifies that process; nil: not known
 	payload     Buffer
 }
 
 // withhold keeps the memory that a lost peer claims out of use until its process is known to have
 // ended.
-func (m *ownMemory) withhold(peer Peer, claims map[uint64]Buffer) {
+func (m *ownMemory) withhold(peer Peer, process *sharedmem.Mapping, claims map[uint64]Buffer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range claims {
 		if m.withheld == nil {
 			m.withheld = map[int][]withheld{}
 		}
-		m.withheld[peer.ID] = append(m.withheld[peer.ID], withheld{peer.Incarnation, b})
+		m.withheld[peer.ID] = append(m.withheld[peer.ID], withheld{peer.Incarnation, process, b})
 	}
 }
 
@@ -95,8 +83,13 @@ func (m *ownMemory) withhold(peer Peer, claims map[uint64]Buffer) {
 func (m *ownMemory) ended(id int, incarnation uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.giveBack(id, func(w withheld) bool { return w.incarnation <= incarnation })
+}
+
+// giveBack gives back what is withheld for a node, where over reports true. The mutex is held.
+func (m *ownMemory) giveBack(id int, over func(withheld) bool) {
 	rest := slices.DeleteFunc(m.withheld[id], func(w withheld) bool {
-		if w.incarnation > incarnation {
+		if !over(w) {
 			return false
 		}
 		w.payload.Release()
@@ -107,6 +100,33 @@ func (m *ownMemory) ended(id int, incarnation uint64) {
 	} else {
 		delete(m.withheld, id)
 	}
+}
+
+// reclaimEvery is the least time between two looks at the processes of lost peers.
+const reclaimEvery = time.Second
+
+// reclaim gives back what is withheld for processes of this host that have ended: the end of one that another launcher
+// has started may not be reported. It reports whether there was any.
+func (m *ownMemory) reclaim(now int64) (some bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.withheld) == 0 || now-m.looked < int64(reclaimEvery) {
+		return false
+	}
+	m.looked = now
+	over := map[*sharedmem.Mapping]bool{nil: false}
+	for id := range m.withheld {
+		m.giveBack(id, func(w withheld) bool {
+			ended, known := over[w.process]
+			if !known {
+				ended = w.process.Ended()
+				over[w.process] = ended
+			}
+			some = some || ended
+			return ended
+		})
+	}
+	return some
 }
 
 // withheldBytes is how many bytes are withheld: a payload counts for each peer that had it.
@@ -149,52 +169,31 @@ func (r *Router) closeMemory() {
 	}
 }
 
-// passerOf returns conn if descriptors can be passed through it to the other end of the
-// conversation. direct says that no hub is in between.
-func (r *Router) passerOf(conn net.Conn, direct bool) passer {
-	if p, ok := conn.(passer); ok && direct && r.cfg.SharedBytes > 0 && p.Passes() {
-		return p
+// offerMemory adds to a hello how the other end of conn reaches this node's memory. direct says that no hub is in between; a server
+// is not, if the connection is a socket.
+func (r *Router) offerMemory(h *hello, conn net.Conn, direct bool) {
+	network := conn.LocalAddr().Network()
+	if !direct || r.cfg.SharedBytes == 0 || network != "unix" && network != "tcp" {
+		return
 	}
-	return nil
-}
-
-// offer adds the word to a hello, if memory can be passed.
-func (h *hello) offer(p passer) {
-	if p != nil {
-		h.Features = append(slices.Clip(h.Features), featureMemory)
-	}
-}
-
-// trade is the last step of the handshake, where both sides have said that they pass descriptors: each passes
-// its memory file, unless the peer has it or there is none. It returns the peer's, mapped; nil if none came,
-// or it is not acceptable.
-func (r *Router) trade(p passer, theirs hello) (*sharedmem.Mapping, error) {
-	if p == nil || !slices.Contains(theirs.Features, featureMemory) {
-		return nil, nil
-	}
-	var mine *os.File
 	if a := r.memory(); a != nil {
-		mine = a.File()
+		ref := a.Ref()
+		h.Memory = &ref
 	}
-	err := p.Pass(0, mine)
-	if err != nil && mine != nil { // the system passes no more descriptors, or not this one
-		r.log.Debug("the memory is not passed: payloads go by the socket", "peer", fmt.Sprintf("node.%d", theirs.Node), "err", err)
-		err = p.Pass(0, nil)
+}
+
+// takeMemory maps the memory of the peer, if both offer theirs and this process can open it, and announces that to the peer. A session does
+// that once; the mapping lasts as long as the session.
+func (s *session) takeMemory(mine, theirs hello) {
+	if mine.Memory == nil || theirs.Memory == nil || s.theirs.Load() != nil {
+		return
 	}
+	m, err := sharedmem.Open(*theirs.Memory, s.r.cfg.SharedBytes)
 	if err != nil {
-		return nil, err
+		s.r.log.Debug("payloads of this peer come by the socket, not in shared memory", "peer", fmt.Sprintf("node.%d", s.peer.ID), "err", err)
+		return
 	}
-	_, f, err := p.Receive()
-	if err != nil || f == nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	m, err := sharedmem.Map(f, r.cfg.SharedBytes)
-	if err != nil {
-		r.log.Debug("the memory of a peer is not used", "peer", fmt.Sprintf("node.%d", theirs.Node), "err", err)
-		return nil, nil // the peer sends by the socket
-	}
-	return m, nil
+	s.useMemory(m)
 }
 
 // claims are what a peer has not released of this node's memory. The session's mutex guards them.
@@ -211,7 +210,7 @@ func (s *session) mapped() error {
 	defer s.mu.Unlock()
 	a := s.r.mem.arena.Load()
 	if a == nil {
-		return fmt.Errorf("%w: shared memory that was not passed", errBadFrame)
+		return fmt.Errorf("%w: shared memory that was not offered", errBadFrame)
 	}
 	if s.err != nil || s.claims.on {
 		return nil
@@ -291,7 +290,11 @@ func (s *session) endClaims() {
 	if !c.on {
 		return
 	}
-	s.r.mem.withhold(s.peer, c.held)
+	var process *sharedmem.Mapping
+	if theirs := s.theirs.Load(); theirs != nil {
+		process = theirs.m
+	}
+	s.r.mem.withhold(s.peer, process, c.held)
 	if s.processOver {
 		s.r.mem.ended(s.peer.ID, s.peer.Incarnation)
 	}
@@ -317,10 +320,14 @@ func (c *Channel) Lend(n int) Memory {
 	if !slices.ContainsFunc(c.c.targets.Load().out, func(o *outStream) bool { return o.s.sharing.Load() }) {
 		return nil
 	}
-	if seg := r.mem.arena.Load().Take(n); seg != nil {
-		return seg
+	seg := r.mem.arena.Load().Take(n)
+	if seg == nil && r.mem.reclaim(r.clock()) {
+		seg = r.mem.arena.Load().Take(n)
 	}
-	return nil
+	if seg == nil {
+		return nil // not a nil *sharedmem.Segment, which is no nil Memory
+	}
+	return seg
 }
 
 // Borrow reports whether deliver gives back every payload that it takes, and never writes to it: see [Message.Lent].
@@ -343,11 +350,8 @@ type hold struct {
 	number uint64
 }
 
-// takeMemory makes m the memory of the peer, and tells it. A session has one; it lasts as long as the session.
-func (s *session) takeMemory(m *sharedmem.Mapping) {
-	if m == nil {
-		return
-	}
+// useMemory makes m the memory of the peer.
+func (s *session) useMemory(m *sharedmem.Mapping) {
 	s.mu.Lock()
 	if s.err != nil || s.theirs.Load() != nil {
 		s.mu.Unlock()
@@ -578,6 +582,7 @@ type SharedStats struct {
 }
 
 func (r *Router) sharedStats() SharedStats {
+	r.mem.reclaim(r.clock())
 	m := &r.mem
 	st := SharedStats{
 		Sent: m.messages.Load(), SentBytes: m.bytes.Load(), Received: m.received.Load(), ReceivedBytes: m.receivedBytes.Load(),

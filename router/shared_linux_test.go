@@ -5,7 +5,6 @@ package router
 import (
 	"bytes"
 	"math"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,7 +26,7 @@ func memoryOf(t testing.TB) (*sharedmem.Segment, *sharedmem.Mapping) {
 	for i := range seg.Bytes() {
 		seg.Bytes()[i] = byte(i % 251)
 	}
-	m, err := sharedmem.Map(a.File(), sharedmem.MaxBytes)
+	m, err := sharedmem.Open(a.Ref(), sharedmem.MaxBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,11 +44,11 @@ func TestR7FramesAboutMemoryThatNobodyMaySend(t *testing.T) {
 	small := func(c *Config) { c.ChunkBytes, c.MaxMessageBytes = inlineBytes, size/2 }
 	for name, c := range map[string]struct {
 		edit   func(*Config)
-		none   bool // the rogue has passed no memory
+		none   bool // the rogue has offered no memory
 		frames [][]byte
 		why    string
 	}{
-		"none was passed": {nil, true, [][]byte{inMemory(1, 65536, 0)}, "of which there is none"},
+		"none was offered": {nil, true, [][]byte{inMemory(1, 65536, 0)}, "of which there is none"},
 		"beyond the end": {nil, false, [][]byte{inMemory(1, 65536, size-65535)},
 			"beyond the shared memory: 65536 bytes at 983041 of 1048576"},
 		"a huge place":     {nil, false, [][]byte{inMemory(1, 65536, math.MaxUint64)}, "beyond the shared memory"},
@@ -63,7 +62,7 @@ func TestR7FramesAboutMemoryThatNobodyMaySend(t *testing.T) {
 		"within chunks": {nil, false, [][]byte{chunk(1, 1<<20, 0, []byte{1}), inMemory(2, 65536, 0)}, "within the chunks of another"},
 		"too many": {func(c *Config) { c.WindowMessages = 4 }, false, bytesOf(5, inMemory(1, 65536, 0)),
 			"more messages than there was room for"},
-		"not passed to it":   {nil, false, [][]byte{appendFrame(nil, frameMapped, 0, 0, nil)}, "shared memory that was not passed"},
+		"not offered to it":   {nil, false, [][]byte{appendFrame(nil, frameMapped, 0, 0, nil)}, "shared memory that was not offered"},
 		"a release of none":  {nil, false, [][]byte{appendFrame(nil, frameRelease, 0, 0, make([]byte, 8))}, "shared memory 0 is released"},
 		"half a release":     {nil, false, [][]byte{appendFrame(nil, frameRelease, 0, 0, make([]byte, 12))}, "12 bytes of numbers"},
 		"an empty release":   {nil, false, [][]byte{appendFrame(nil, frameRelease, 0, 0, nil)}, "want 8 to"},
@@ -76,7 +75,7 @@ func TestR7FramesAboutMemoryThatNobodyMaySend(t *testing.T) {
 				if c.none {
 					m.Close()
 				} else {
-					g.link.s.takeMemory(m)
+					g.link.s.useMemory(m)
 				}
 				for _, f := range c.frames {
 					g.say(t, f)
@@ -108,7 +107,7 @@ func TestMessagesOfMemoryAreDeliveredAndReleased(t *testing.T) {
 		var said bytes.Buffer
 		g := meetWith(t, &said, nil)
 		s, ch := g.link.s, g.r.channels[0]
-		s.takeMemory(m)
+		s.useMemory(m)
 		type got struct {
 			version uint64
 			lent    bool
@@ -193,7 +192,7 @@ func TestCopiesTakeTurns(t *testing.T) {
 	seg, m := memoryOf(t)
 	g := meet(t, func(c *Config) { c.ChunkBytes = inlineBytes })
 	s := g.link.s
-	s.takeMemory(m)
+	s.useMemory(m)
 	var got []uint64
 	g.r.channels[0].deliver = func(m *Message) error {
 		got = append(got, m.Version)
@@ -232,7 +231,7 @@ func TestR7MemoryThatCannotBeRead(t *testing.T) {
 	m.Drop()
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, nil)
-		g.link.s.takeMemory(m)
+		g.link.s.useMemory(m)
 		g.say(t, inMemory(1, 1<<20, 0))
 		if why := g.lost(); !strings.Contains(why, "the shared memory cannot be read") {
 			t.Error(why)
@@ -352,32 +351,7 @@ func farewellOf(s *session) Farewell {
 	return Farewell{Node: s.peer.ID, Incarnation: s.peer.Incarnation, Reason: "killed"}
 }
 
-// refuser passes no descriptors, as a system that has too many on their way.
-type refuser struct{ passed []*os.File }
-
-func (p *refuser) Passes() bool { return true }
-
-func (p *refuser) Pass(_ byte, f *os.File) error {
-	if f != nil {
-		return syscall.ETOOMANYREFS
-	}
-	p.passed = append(p.passed, f)
-	return nil
-}
-
-func (p *refuser) Receive() (byte, *os.File, error) { return 0, nil, nil }
-
-// Where the system does not pass the descriptor, the nodes connect without.
-func TestMemoryThatIsNotPassed(t *testing.T) {
-	r := openRouter(t, Config{Node: 5, SharedBytes: 1 << 20})
-	var p refuser
-	if m, err := r.trade(&p, hello{Node: 7, Features: []string{featureMemory}}); m != nil || err != nil || len(p.passed) != 1 {
-		t.Errorf("%v, %v, %d bytes without a file", m, err, len(p.passed))
-	}
-	r.closeMemory()
-}
-
-// FuzzShared gives a node arbitrary frames of a peer that has passed its memory: the node never reads
+// FuzzShared gives a node arbitrary frames of a peer that has offered its memory: the node never reads
 // beyond that memory, and returns all that it has held at the end.
 func FuzzShared(f *testing.F) {
 	f.Add(inMemory(1, 100_000, 4096), true)
@@ -406,7 +380,7 @@ func FuzzShared(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.takeMemory(m)
+		s.useMemory(m)
 		declaration := []byte(`{"name":"e","delivery":"reliable","fingerprint":"0"}`)
 		if err := s.receive(nil, header{typ: frameDeclare, flags: flagOn}, declaration); err != nil {
 			t.Fatal(err)

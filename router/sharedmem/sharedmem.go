@@ -5,11 +5,13 @@
 //	copy(s.Bytes(), payload)
 //	s.Release()                       // when every receiver has had it
 //
-//	m, err := sharedmem.Map(a.File(), 64<<20) // a receiver: the same memory, read only
+//	m, err := sharedmem.Open(ref, 64<<20) // a receiver, with the sender's a.Ref(): the same memory, read only
 //	b, err := m.Hold(s.Offset(), n)
-//	m.Drop()                          // when b is not used any more
+//	m.Drop()                              // when b is not used any more
 //
-// A memory file has no name, and ends with the last process that has it open or mapped. Its pages
+// A memory file is in no folder, and ends with the last process that has it open or mapped. Another process of
+// the same user and host opens it through /proc by its [Ref], which holds 16 random bytes: a Ref of
+// another host, or of another container, opens nothing. Its pages
 // are taken with the first segment that has them, and kept: a segment that is used again costs a copy
 // and no page fault. [Arena.Take] prefers low addresses, so that few pages are ever taken. Where the system has no more
 // pages, Take returns nil: a write to a segment never fails.
@@ -19,10 +21,11 @@
 // processes than the sender cannot write, as the file is sealed against that.
 //
 // All types are safe for concurrent use. Only Linux on amd64 and arm64 has such memory; elsewhere
-// New and Map return [ErrUnsupported].
+// New and Open return [ErrUnsupported].
 package sharedmem
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -33,6 +36,17 @@ import (
 
 // ErrUnsupported is returned where the system has no sealed memory files.
 var ErrUnsupported = errors.New("no shared memory on this system")
+
+// ErrElsewhere is returned for memory that this process cannot reach: its process is on another host, in another container, of
+// another user, or has ended.
+var ErrElsewhere = errors.New("the memory is not one of this host that this process may open")
+
+// Ref is how a process reaches the memory file of another one.
+type Ref struct {
+	PID  int    `json:"pid"` // of the process that has it
+	FD   int    `json:"fd"`  // its descriptor there
+	Name string `json:"name"`
+}
 
 // MaxBytes is the largest memory file.
 const MaxBytes = 1 << 30
@@ -47,6 +61,7 @@ type extent struct{ off, n int }
 // the memory is unmapped when all segments have been released, too.
 type Arena struct {
 	file *os.File
+	ref  Ref
 	mem  []byte
 
 	mu     sync.Mutex
@@ -65,15 +80,17 @@ func New(bytes int) (*Arena, error) {
 	if bytes <= 0 || bytes > MaxBytes || bytes%page != 0 {
 		return nil, fmt.Errorf("shared memory of %d bytes: want a multiple of %d up to %d", bytes, page, MaxBytes)
 	}
-	f, mem, err := create(bytes)
+	ref := Ref{PID: os.Getpid(), Name: "ditask-" + rand.Text()}
+	f, mem, err := create(ref.Name, bytes)
 	if err != nil {
 		return nil, err
 	}
-	return &Arena{file: f, mem: mem, free: []extent{{0, bytes}}, bound: bytes}, nil
+	ref.FD = int(f.Fd())
+	return &Arena{file: f, ref: ref, mem: mem, free: []extent{{0, bytes}}, bound: bytes}, nil
 }
 
-// File is the memory file, to be passed to other processes. It is valid until Close.
-func (a *Arena) File() *os.File { return a.file }
+// Ref is how other processes reach the memory. It is valid until Close.
+func (a *Arena) Ref() Ref { return a.ref }
 
 // Take returns a segment of n bytes, or nil if there is no room for it, or no memory.
 func (a *Arena) Take(n int) *Segment {
@@ -232,6 +249,9 @@ func (a *Arena) release(s *Segment) {
 // Mapping is the memory file of another process, which this one can only read. The owner calls
 // Close; the memory is unmapped when nothing holds any of it, too.
 type Mapping struct {
+	pid   int
+	start string // when the process began, of which the system uses the number again
+
 	mem []byte
 
 	mu     sync.Mutex
@@ -239,15 +259,21 @@ type Mapping struct {
 	closed bool
 }
 
-// Map maps a memory file that another process has passed. It returns an error for a file that is no
-// sealed memory file, or is larger than most bytes. The file may be closed afterwards. A page that the other process has not
+// Open maps the memory file of another process. It returns an error that wraps [ErrElsewhere] if this process cannot reach it, and
+// an error for a file that is no sealed memory file, or is larger than most bytes. A page that the other process has not
 // written is taken when this one reads it, so the whole file may count as memory of this process.
-func Map(f *os.File, most int) (*Mapping, error) {
-	mem, err := mapShared(f, most)
+func Open(ref Ref, most int) (*Mapping, error) {
+	start, mem, err := openShared(ref, most)
 	if err != nil {
 		return nil, err
 	}
-	return &Mapping{mem: mem}, nil
+	return &Mapping{pid: ref.PID, start: start, mem: mem}, nil
+}
+
+// Ended reports whether the process whose memory this is has ended and its parent knows that.
+func (m *Mapping) Ended() bool {
+	start, err := startOf(m.pid)
+	return errors.Is(err, os.ErrNotExist) || err == nil && start != m.start
 }
 
 // Size is the size of the memory file in bytes.
@@ -294,11 +320,8 @@ func (m *Mapping) Drop() {
 	m.unmap()
 }
 
-// Close unmaps the memory as soon as nothing holds any of it. Hold fails from now on. Close of nil does nothing.
+// Close unmaps the memory as soon as nothing holds any of it. Hold fails from now on.
 func (m *Mapping) Close() {
-	if m == nil {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true

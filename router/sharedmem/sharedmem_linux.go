@@ -3,6 +3,7 @@
 package sharedmem
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -34,9 +35,12 @@ func memfdCreate() uintptr {
 	return memfdCreateAMD64
 }
 
-func create(bytes int) (*os.File, []byte, error) {
-	name := [...]byte{'d', 'i', 't', 'a', 's', 'k', 0} // of its kind, for readers of /proc/PID/maps
-	fd, _, no := syscall.Syscall(memfdCreate(), uintptr(unsafe.Pointer(&name[0])), mfdCloexec|mfdAllowSealing, 0)
+func create(name string, bytes int) (*os.File, []byte, error) {
+	text, err := syscall.BytePtrFromString(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	fd, _, no := syscall.Syscall(memfdCreate(), uintptr(unsafe.Pointer(text)), mfdCloexec|mfdAllowSealing, 0)
 	if no != 0 {
 		return nil, nil, fmt.Errorf("memfd_create: %w", no)
 	}
@@ -102,18 +106,48 @@ func fcntl(fd, cmd, arg int) (int, error) {
 	return int(v), nil
 }
 
-func mapShared(f *os.File, most int) (mem []byte, err error) {
-	raw, err := f.SyscallConn()
+// openShared opens the file through /proc, where its name is checked before and after: ref may come from any process that has
+// the job's token, and the descriptor in it may be of any file.
+func openShared(ref Ref, most int) (start string, mem []byte, err error) {
+	path, want := fmt.Sprintf("/proc/%d/fd/%d", ref.PID, ref.FD), "/memfd:"+ref.Name+" (deleted)"
+	if to, err := os.Readlink(path); err != nil || to != want {
+		return "", nil, fmt.Errorf("%w: %w", ErrElsewhere, cmp.Or(err, errOther))
+	}
+	if start, err = startOf(ref.PID); err != nil {
+		return "", nil, fmt.Errorf("%w: %w", ErrElsewhere, err)
+	}
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
-		return nil, err
+		return "", nil, fmt.Errorf("%w: %w", ErrElsewhere, &os.PathError{Op: "open", Path: path, Err: err})
 	}
-	if fault := raw.Control(func(fd uintptr) { mem, err = mapChecked(int(fd), most) }); fault != nil {
-		return nil, fault
+	defer func() { _ = syscall.Close(fd) }()
+	if to, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil || to != want {
+		return "", nil, fmt.Errorf("%w: %w", ErrElsewhere, cmp.Or(err, errOther))
 	}
-	return mem, err
+	mem, err = mapChecked(fd, most)
+	return start, mem, err
 }
 
-// mapChecked maps a file that another process has passed. A file that could shrink, or that
+var errOther = errors.New("another file has that descriptor")
+
+// startOf returns when a process began, in ticks since the system did: field 22 of /proc/PID/stat.
+func startOf(pid int) (string, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		if errors.Is(err, syscall.ESRCH) { // it ended while the file was read
+			err = os.ErrNotExist
+		}
+		return "", err
+	}
+	const first, want = 3, 22 // the first field after the name, which may have spaces
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) <= want-first {
+		return "", fmt.Errorf("/proc/%d/stat: %d fields after the name", pid, len(fields))
+	}
+	return string(fields[want-first]), nil
+}
+
+// mapChecked maps a file of another process. A file that could shrink, or that
 // is of huge pages, which may run out, would end this process when it reads.
 func mapChecked(fd, most int) ([]byte, error) {
 	seals, err := fcntl(fd, fGetSeals, 0)

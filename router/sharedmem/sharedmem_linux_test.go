@@ -4,6 +4,7 @@ package sharedmem
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,7 +30,13 @@ func TestMain(m *testing.M) {
 		limits()
 		return
 	}
-	in, err := Map(os.NewFile(3, "passed"), MaxBytes)
+	var ref Ref
+	err := json.Unmarshal([]byte(os.Getenv(varChild)), &ref)
+	if err != nil {
+		_, _ = io.WriteString(os.Stderr, err.Error())
+		os.Exit(1)
+	}
+	in, err := Open(ref, MaxBytes)
 	if err != nil {
 		_, _ = io.WriteString(os.Stderr, err.Error())
 		os.Exit(1)
@@ -111,7 +118,7 @@ func TestSegmentsHaveTheirPages(t *testing.T) {
 	a := arena(t, 1024)
 	blocks := func() int64 {
 		var st syscall.Stat_t
-		if err := syscall.Fstat(int(a.File().Fd()), &st); err != nil {
+		if err := syscall.Fstat(int(a.file.Fd()), &st); err != nil {
 			t.Fatal(err)
 		}
 		return st.Blocks * 512
@@ -173,20 +180,61 @@ func arena(t *testing.T, pages int) *Arena {
 	return a
 }
 
-// Another process reads what this one has written, also when the file is closed here.
+// reader returns a command that reads the memory of a in another process.
+func reader(t *testing.T, a *Arena) *exec.Cmd {
+	t.Helper()
+	ref, err := json.Marshal(a.Ref())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), varChild+"="+string(ref))
+	return cmd
+}
+
+// Another process reads what this one has written.
 func TestAnotherProcessReads(t *testing.T) {
 	a := arena(t, 4)
 	first, s := a.Take(1), a.Take(5)
 	copy(s.Bytes(), "hello")
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), varChild+"=1")
-	cmd.ExtraFiles = []*os.File{a.File()}
-	out, err := cmd.Output()
+	out, err := reader(t, a).Output()
 	if err != nil || string(out) != "hello" {
 		t.Errorf("%q, %v", out, err)
 	}
 	first.Release()
 	s.Release()
+}
+
+// Processes of other users, and in other namespaces of processes, cannot open the memory.
+func TestOthersDoNotOpen(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root starts processes of other users")
+	}
+	for name, attr := range map[string]*syscall.SysProcAttr{
+		"user":      {Credential: &syscall.Credential{Uid: 65534, Gid: 65534}},
+		"namespace": {Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS, Unshareflags: syscall.CLONE_NEWNS},
+	} {
+		cmd := reader(t, arena(t, 4))
+		if name == "namespace" {
+			cmd.Args, cmd.Path = []string{"sh", "-c", `mount -t proc proc /proc && exec "$0"`, cmd.Path}, "/bin/sh"
+		} else { // the program may be in a folder that the other user cannot enter
+			path := filepath.Join("/tmp", filepath.Base(t.TempDir())+"-sharedmem")
+			b, err := os.ReadFile(os.Args[0])
+			if err == nil {
+				err = os.WriteFile(path, b, 0o755) //nolint:gosec // another user runs it
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = os.Remove(path) }()
+			cmd.Path, cmd.Dir = path, "/"
+		}
+		var stderr strings.Builder
+		cmd.SysProcAttr, cmd.Stderr = attr, &stderr
+		if out, err := cmd.Output(); err == nil || len(out) > 0 || !strings.Contains(stderr.String(), ErrElsewhere.Error()) {
+			t.Errorf("%s: %q, %v, %s", name, out, err, &stderr)
+		}
+	}
 }
 
 // Segments never overlap, low addresses are used again, and freed neighbours are joined.
@@ -265,7 +313,7 @@ func TestSizesOfArenas(t *testing.T) {
 // A mapping gives what is within it, and stays until all of it has been dropped.
 func TestRangesAreChecked(t *testing.T) {
 	a := arena(t, 2)
-	m, err := Map(a.File(), MaxBytes)
+	m, err := Open(a.Ref(), MaxBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,13 +337,12 @@ func TestRangesAreChecked(t *testing.T) {
 	if m.mem != nil {
 		t.Error("it is still mapped")
 	}
-	(*Mapping)(nil).Close()
 }
 
 // Only the maker of an arena writes to it, or changes its size.
 func TestOthersCannotWrite(t *testing.T) {
 	a := arena(t, 1)
-	m, err := Map(a.File(), MaxBytes)
+	m, err := Open(a.Ref(), MaxBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +361,7 @@ func TestOthersCannotWrite(t *testing.T) {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		b[0] = 1
 	}()
-	fd := int(a.File().Fd())
+	fd := int(a.file.Fd())
 	if _, err := syscall.Mmap(fd, 0, page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED); !errors.Is(err, syscall.EPERM) {
 		t.Errorf("a second writable mapping: %v", err)
 	}
@@ -328,15 +375,35 @@ func TestOthersCannotWrite(t *testing.T) {
 	}
 }
 
-// A file that could end this process when it is read is refused.
-func TestOtherFilesAreRefused(t *testing.T) {
-	plain, err := os.Create(filepath.Join(t.TempDir(), "plain"))
+// refOf returns how f is opened, as a hostile node may give it.
+func refOf(t *testing.T, f *os.File) Ref {
+	t.Helper()
+	to, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = plain.Close() }()
-	name := [...]byte{'x', 0}
-	fd, _, no := syscall.Syscall(memfdCreate(), uintptr(unsafe.Pointer(&name[0])), mfdAllowSealing, 0)
+	name, _ := strings.CutSuffix(strings.TrimPrefix(to, "/memfd:"), " (deleted)")
+	return Ref{os.Getpid(), int(f.Fd()), name}
+}
+
+// refuses checks that Open returns such an error, and keeps no descriptor.
+func refuses(t *testing.T, ref Ref, most int, is error, text string) {
+	t.Helper()
+	before, _ := os.ReadDir("/proc/self/fd")
+	m, err := Open(ref, most)
+	after, _ := os.ReadDir("/proc/self/fd")
+	if m != nil || err == nil || is != nil && !errors.Is(err, is) || !strings.Contains(err.Error(), text) || len(after) != len(before) {
+		t.Errorf("%+v: %v; %d descriptors, now %d", ref, err, len(before), len(after))
+	}
+}
+
+// A file that could end this process when it is read is refused.
+func TestOtherFilesAreRefused(t *testing.T) {
+	text, err := syscall.BytePtrFromString("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, _, no := syscall.Syscall(memfdCreate(), uintptr(unsafe.Pointer(text)), mfdAllowSealing, 0)
 	if no != 0 {
 		t.Fatal(no)
 	}
@@ -345,27 +412,53 @@ func TestOtherFilesAreRefused(t *testing.T) {
 	if err := loose.Truncate(page); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := Map(loose, MaxBytes); m != nil || err == nil || !strings.Contains(err.Error(), "it can change its size") {
-		t.Error(err)
-	}
+	refuses(t, refOf(t, loose), MaxBytes, nil, "it can change its size")
 	if err := loose.Truncate(0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fcntl(int(fd), fAddSeals, sealShrink|sealGrow); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := Map(loose, MaxBytes); m != nil || err == nil || !strings.Contains(err.Error(), "a memory file of 0 bytes") {
-		t.Error(err)
+	refuses(t, refOf(t, loose), MaxBytes, nil, "a memory file of 0 bytes")
+	refuses(t, arena(t, 3).Ref(), 2*page, nil, "a memory file of 12288 bytes, want 1 to 8192")
+}
+
+// A Ref opens the memory that it was made for, and no other file.
+func TestRefsOfOtherFiles(t *testing.T) {
+	a, b := arena(t, 1), arena(t, 1)
+	plain, err := os.Create(filepath.Join(t.TempDir(), a.Ref().Name))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if m, err := Map(arena(t, 3).File(), 2*page); m != nil || err == nil ||
-		!strings.Contains(err.Error(), "a memory file of 12288 bytes, want 1 to 8192") {
-		t.Error(err)
+	defer func() { _ = plain.Close() }()
+	pipe, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if m, err := Map(plain, MaxBytes); m != nil || err == nil || !strings.Contains(err.Error(), "no memory file") {
-		t.Error(err)
+	defer func() { _, _ = pipe.Close(), in.Close() }()
+	ended := arena(t, 1)
+	_ = ended.Close()
+	edit := func(do func(*Ref)) Ref { ref := a.Ref(); do(&ref); return ref }
+	for _, ref := range []Ref{
+		{}, ended.Ref(), refOf(t, plain), refOf(t, pipe),
+		edit(func(r *Ref) { r.Name = b.Ref().Name }),
+		edit(func(r *Ref) { r.Name = "" }),
+		edit(func(r *Ref) { r.Name += " (deleted)" }),
+		edit(func(r *Ref) { r.FD = b.Ref().FD }),
+		edit(func(r *Ref) { r.FD = int(plain.Fd()) }),
+		edit(func(r *Ref) { r.FD = int(pipe.Fd()) }),
+		edit(func(r *Ref) { r.FD = -1 }),
+		edit(func(r *Ref) { r.FD = math.MaxInt }),
+		edit(func(r *Ref) { r.PID = 0 }),
+		edit(func(r *Ref) { r.PID = -r.PID }),
+		edit(func(r *Ref) { r.PID = 1 }),
+		edit(func(r *Ref) { r.PID = math.MaxInt }),
+	} {
+		refuses(t, ref, MaxBytes, ErrElsewhere, "")
 	}
-	_ = plain.Close()
-	if _, err := Map(plain, MaxBytes); err == nil {
-		t.Error("a closed file is mapped")
+	if m, err := Open(a.Ref(), MaxBytes); err != nil {
+		t.Error(err)
+	} else {
+		m.Close()
 	}
 }

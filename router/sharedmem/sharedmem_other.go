@@ -4,9 +4,11 @@ package sharedmem
 
 import "os"
 
-func create(int) (*os.File, []byte, error) { return nil, nil, ErrUnsupported }
+func create(string, int) (*os.File, []byte, error) { return nil, nil, ErrUnsupported }
 
-func mapShared(*os.File, int) ([]byte, error) { return nil, ErrUnsupported }
+func openShared(Ref, int) (string, []byte, error) { return "", nil, ErrUnsupported }
+
+func startOf(int) (string, error) { return "", ErrUnsupported }
 
 func unmap([]byte) error { return nil }
 

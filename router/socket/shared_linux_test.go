@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ditask/ditask/internal/certtest"
 	"github.com/ditask/ditask/router"
 	"github.com/ditask/ditask/router/socket"
 )
@@ -128,7 +129,12 @@ func (h *receiver) deliver(m *router.Message) error {
 // group makes routers that listen on unix sockets, each of which dials those before it.
 func group(t *testing.T, n int, edit func(id int, c *router.Config)) []*router.Router {
 	t.Helper()
-	addr := sockets()
+	return groupAt(t, n, sockets(), edit)
+}
+
+// groupAt is group with other addresses.
+func groupAt(t *testing.T, n int, addr func(testing.TB, int) string, edit func(id int, c *router.Config)) []*router.Router {
+	t.Helper()
 	var all []*router.Router
 	for id := range n {
 		cfg := router.Config{
@@ -228,35 +234,43 @@ func exchange(t *testing.T, all []*router.Router, total int, cut func()) (inMemo
 // Every message comes once, whole and in order, while connections are cut: to a node that borrows and
 // to one that keeps. All memory is returned.
 func TestMessagesInMemoryOverCuts(t *testing.T) {
-	c := &cutter{Transport: socket.New(socket.Config{})}
-	all := group(t, 3, func(_ int, cfg *router.Config) { cfg.Transport = c })
-	const total = 60
-	inMemory, lent := exchange(t, all, total, c.cut)
-	if inMemory != total*3/4 || lent == 0 {
-		t.Errorf("%d of %d messages were in memory, %d lent", inMemory, total, lent)
+	encrypted, _ := secure(t, certtest.New(t))
+	for name, test := range map[string]struct {
+		addr      func(testing.TB, int) string
+		transport *socket.Transport
+	}{
+		"unix": {sockets(), socket.New(socket.Config{})},
+		"tcp":  {ports(), socket.New(socket.Config{})},
+		"tls":  {ports(), encrypted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &cutter{Transport: test.transport}
+			all := groupAt(t, 3, test.addr, func(_ int, cfg *router.Config) { cfg.Transport = c })
+			const total = 60
+			inMemory, lent := exchange(t, all, total, c.cut)
+			if inMemory != total*3/4 || lent == 0 {
+				t.Errorf("%d of %d messages were in memory, %d lent", inMemory, total, lent)
+			}
+			st := all[0].Stats().Shared
+			if st.Sent < uint64(inMemory) || st.Sent > uint64(2*inMemory) || st.Full != 0 {
+				t.Errorf("%+v", st)
+			}
+			for all[0].Stats().Shared.Segments > 0 { // until the peers have announced it
+				<-time.After(10 * time.Millisecond)
+			}
+			if got := all[1].Stats().Shared.Received + all[2].Stats().Shared.Received; got != st.Sent {
+				t.Errorf("%d of %d messages came in memory", got, st.Sent)
+			}
+			finish(t, all)
+		})
 	}
-	st := all[0].Stats().Shared
-	if st.Sent < uint64(inMemory) || st.Sent > uint64(2*inMemory) || st.Full != 0 {
-		t.Errorf("%+v", st)
-	}
-	for all[0].Stats().Shared.Segments > 0 { // until the peers have announced it
-		<-time.After(10 * time.Millisecond)
-	}
-	if got := all[1].Stats().Shared.Received + all[2].Stats().Shared.Received; got != st.Sent {
-		t.Errorf("%d of %d messages came in memory", got, st.Sent)
-	}
-	finish(t, all)
 }
 
-// Where one side shares no memory, or has no socket that passes files, messages go by the socket.
+// Where one side shares no memory, messages go by the socket.
 func TestMessagesWithoutMemory(t *testing.T) {
-	port := ports()
 	for name, edit := range map[string]func(id int, c *router.Config){
 		"the sender shares none":   func(id int, c *router.Config) { c.SharedBytes *= min(id, 1) },
 		"the receivers share none": func(id int, c *router.Config) { c.SharedBytes *= 1 - min(id, 1) },
-		"the connections are tcp's": func(id int, c *router.Config) {
-			c.Listen, c.Attach = port(t, id), attached(id, func(o int) string { return port(t, o) })
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := group(t, 3, edit)
@@ -266,13 +280,6 @@ func TestMessagesWithoutMemory(t *testing.T) {
 			finish(t, all)
 		})
 	}
-}
-
-func attached(id int, addr func(int) string) (all []string) {
-	for other := range id {
-		all = append(all, addr(other))
-	}
-	return all
 }
 
 // A payload for which there is no room goes by the socket, and is counted.

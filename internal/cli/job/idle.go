@@ -24,9 +24,9 @@ func idle(ctx *urfave.Context, plan placement.Plan) error {
 	if ctx.IsSet("join-timeout") && len(local) == 1 && plan.Bus == "" && !plan.Shared() {
 		faults = append(faults, errors.New("--join-timeout: has no effect, as the job has one node: leave it out"))
 	}
-	if flags.FromCommandLine(ctx, "shared-memory") && ctx.Int("shared-memory") > 0 && !overUnix(plan) {
+	if flags.FromCommandLine(ctx, "shared-memory") && ctx.Int("shared-memory") > 0 && !neighbours(plan) {
 		faults = append(faults, errors.New("--shared-memory: has no effect, "+
-			"as no nodes of this launcher connect over unix sockets: leave it out"))
+			"as no node of this launcher connects with another one of its host by sockets: leave it out"))
 	}
 	for _, name := range []string{"tls", "tls-cert", "tls-key", "tls-ca"} {
 		if flags.FromCommandLine(ctx, name) && !overNetwork(plan) {

@@ -3,7 +3,6 @@ package job
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	urfave "github.com/urfave/cli/v2"
 
@@ -31,7 +30,7 @@ func sharedMemory(ctx *urfave.Context, plan placement.Plan, available func() uin
 		return 0, call.UsageError{Err: fmt.Errorf("--shared-memory %d: want 0 to %d MiB", size, limitShared)}
 	case given && size > 0 && ctx.Bool("no-shared-memory"):
 		return 0, call.UsageError{Err: fmt.Errorf("--shared-memory %d: has no effect with --no-shared-memory: leave one of the two out", size)}
-	case ctx.Bool("no-shared-memory") || !overUnix(plan) || plan.Expected == 1 && !plan.Shared():
+	case ctx.Bool("no-shared-memory") || !neighbours(plan):
 		return 0, nil
 	case given:
 		return size, nil
@@ -63,10 +62,9 @@ func defaultShared(available uint64, nodes int) int {
 	return int(min(each, mostShared))
 }
 
-// overUnix reports whether nodes of this launcher connect over unix sockets.
-func overUnix(plan placement.Plan) bool {
-	unix := func(addr string) bool { return strings.HasPrefix(addr, "unix://") }
-	return slices.ContainsFunc(plan.Local(), func(n placement.Node) bool {
-		return unix(n.Listen) || slices.ContainsFunc(n.Attach, unix)
-	})
+// neighbours reports whether nodes of this launcher may connect with others of their host, of this launcher or another one: by sockets,
+// and not through a server.
+func neighbours(plan placement.Plan) bool {
+	open := plan.Expected == 0 || slices.ContainsFunc(plan.Local(), func(n placement.Node) bool { return len(n.Extern) > 0 })
+	return plan.Transport == placement.TransportMesh && (open || onThisHost(plan) > 1)
 }

@@ -9,9 +9,11 @@ import (
 	"github.com/ditask/ditask/parallel/placement"
 )
 
-// Nodes that connect over unix sockets share memory, unless the user wants none.
+// Nodes of one host that connect by sockets share memory, unless the user wants none.
 func TestSharedMemoryOfAPlan(t *testing.T) {
 	two := placement.Site{Rank: 0, Launchers: []placement.Launcher{{Host: "a"}, {Host: "b"}}}
+	same := placement.Site{Rank: 1, Launchers: []placement.Launcher{{Host: "a"}, {Host: "a", Slot: 1}}}
+	open := placement.Site{Open: true, Launchers: []placement.Launcher{{Host: "a"}}}
 	planned := func(line string, site placement.Site) (*urfave.Context, placement.Plan) {
 		t.Helper()
 		ctx := fields(t, line)
@@ -32,16 +34,22 @@ func TestSharedMemoryOfAPlan(t *testing.T) {
 		{"-n 2 --topology star", "", placement.Site{}, 256},
 		{"-n 1", "", placement.Site{}, 0},
 		{"-n 1 --attach-to unix:///x", "", placement.Site{}, 256},
-		{"-n 2 --protocol tcp", "", placement.Site{}, 0},
+		{"-n 1 --attach-to tcp://127.0.0.1:5000", "", placement.Site{}, 256},
+		{"-n 2 --protocol tcp", "", placement.Site{}, 256},
 		{"-n 2 --mq-type nats", "", placement.Site{}, 0},
-		{"-n 2", "", two, 0},
+		{"-n 1 --mq-type nats --attach-to bus://node.7", "", placement.Site{}, 0},
+		{"-n 1", "", two, 0},
+		{"-n 8", "", two, 128},
+		{"-n 1", "", same, 256},
+		{"-n 8", "", same, 64},
+		{"-n 1", "", open, 256},
 		{"-n 2 --no-shared-memory", "", placement.Site{}, 0},
 		{"-n 2 --shared-memory 0", "", placement.Site{}, 0},
 		{"-n 2 --shared-memory 0 --no-shared-memory", "", placement.Site{}, 0},
 		{"-n 2 --shared-memory 1024", "", placement.Site{}, 1024},
 		{"-n 2", "7", placement.Site{}, 7},
 		{"-n 2", "0", placement.Site{}, 0},
-		{"-n 2 --protocol tcp", "7", placement.Site{}, 0},
+		{"-n 2 --mq-type nats", "7", placement.Site{}, 0},
 		{"-n 2 --shared-memory 8", "7", placement.Site{}, 8},
 	} {
 		with(t, "DITASK_SHARED_MEMORY="+c.env)
@@ -62,7 +70,7 @@ func TestSharedMemoryOfAPlan(t *testing.T) {
 		_, err := sharedMemory(ctx, plan, availableMemory)
 		expect(t, err, want)
 	}
-	ctx, plan := planned("-n 2 --protocol tcp --shared-memory 64", placement.Site{})
+	ctx, plan := planned("-n 2 --mq-type nats --shared-memory 64", placement.Site{})
 	if err := idle(ctx, plan); err == nil || !strings.Contains(err.Error(), "--shared-memory: has no effect") {
 		t.Error(err)
 	}

@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -140,7 +139,7 @@ type Result struct {
 // Run does what the kind says, and returns when that is done or ctx ends. The error has
 // what went wrong on the way: mostly that honest nodes have closed a connection.
 func (k Kind) Run(ctx context.Context, cfg Config) (Result, error) {
-	a := &attack{cfg: cfg, returns: k.returns, visits: map[int]*session{}, file: map[int]*os.File{}, rnd: rand.New(rand.NewPCG(cfg.Seed, 11))}
+	a := &attack{cfg: cfg, returns: k.returns, visits: map[int]*session{}, rnd: rand.New(rand.NewPCG(cfg.Seed, 11))}
 	if cfg.Victim < 0 || cfg.Victim >= len(cfg.Addrs) || cfg.Addrs[cfg.Victim] == "" {
 		return Result{}, fmt.Errorf("the victim, node.%d, cannot be dialled", cfg.Victim)
 	}
@@ -162,7 +161,6 @@ type attack struct {
 	mu     sync.Mutex
 	rnd    *rand.Rand
 	visits map[int]*session // the newest one with each honest node
-	file   map[int]*os.File // to be passed to it; nil: none
 }
 
 // future is an incarnation, or a round, after which there is none.

@@ -2,9 +2,9 @@ package hostile
 
 import (
 	"context"
-	"net"
+	"fmt"
 	"os"
-	"slices"
+	"strings"
 	"time"
 )
 
@@ -15,42 +15,8 @@ const (
 	frameRelease = 18
 )
 
-// featureMemory is the feature of a hello under which the ends of a connection pass descriptors.
-const featureMemory = "memory"
-
 // sharedBytes is the size of the memory file of the hostile node.
 const sharedBytes = 16 << 20
-
-// passer is a connection that passes descriptors.
-type passer interface {
-	Passes() bool
-	Pass(b byte, f *os.File) error
-	Receive() (byte, *os.File, error)
-}
-
-// passes returns conn if it passes descriptors, else nil.
-func passes(conn net.Conn) passer {
-	if p, ok := conn.(passer); ok && p.Passes() {
-		return p
-	}
-	return nil
-}
-
-// trade passes f, or nothing, after a handshake in which both sides have the feature, and closes what the other side passes.
-func trade(conn net.Conn, mine, theirs hello, f *os.File) error {
-	if !slices.Contains(mine.Features, featureMemory) || !slices.Contains(theirs.Features, featureMemory) {
-		return nil
-	}
-	p := passes(conn)
-	if err := p.Pass(0, f); err != nil {
-		return err
-	}
-	_, got, err := p.Receive()
-	if got != nil {
-		_ = got.Close()
-	}
-	return err
-}
 
 // shares joins each node again and again, with memory that is not what an honest node shares, or with frames about it that
 // an honest node does not send. Through a transport without memory it sends the same frames.
@@ -58,7 +24,7 @@ func (a *attack) shares(ctx context.Context) error {
 	return a.each(func(to int) error {
 		var err error
 		for ctx.Err() == nil {
-			for _, lie := range []func(context.Context, int) error{a.places, a.holes, a.changes, a.files, a.descriptors, a.keeps} {
+			for _, lie := range []func(context.Context, int) error{a.places, a.holes, a.changes, a.files, a.keeps} {
 				short, cancel := context.WithTimeout(ctx, time.Second)
 				err = lie(short, to)
 				cancel()
@@ -69,13 +35,15 @@ func (a *attack) shares(ctx context.Context) error {
 	})
 }
 
-// sharing joins a node with a file, calls do with the session and the reliable event, and stays.
+// sharing joins a node with a memory file, calls do with the session and the reliable event, and stays.
 func (a *attack) sharing(ctx context.Context, to int, f *os.File, do func(s *session, e event) error) error {
+	return a.offering(ctx, to, refOf(f), do)
+}
+
+// offering is sharing with a description of the file, which may be wrong.
+func (a *attack) offering(ctx context.Context, to int, ref *memory, do func(s *session, e event) error) error {
 	h := a.hello("join")
-	h.Features = append(h.Features, featureMemory)
-	a.mu.Lock()
-	a.file[to] = f
-	a.mu.Unlock()
+	h.Memory = ref
 	s, err := a.join(ctx, to, h, polite)
 	if err != nil {
 		return err
@@ -168,38 +136,34 @@ func (a *attack) changes(ctx context.Context, to int) error {
 	})
 }
 
-// files passes a file that is no memory file, or one that can shrink.
+// files offers a file that is no memory file, one that can shrink, or one that is not there.
 func (a *attack) files(ctx context.Context, to int) error {
 	f := openFile(a.upTo(3))
 	if f != nil {
 		defer func() { _ = f.Close() }()
 	}
-	return a.sharing(ctx, to, f, func(s *session, e event) error { return s.write(at(e, 1, 100_000, 0)) })
+	ref := refOf(f)
+	if ref != nil {
+		switch wild := []int{-1, 0, 1, 1 << 31, future >> 1}[a.upTo(5)]; a.upTo(4) {
+		case 0:
+			ref.PID = wild
+		case 1:
+			ref.FD = wild
+		case 2:
+			ref.Name = strings.Repeat("../", a.upTo(3000))
+		}
+	}
+	return a.offering(ctx, to, ref, func(s *session, e event) error { return s.write(at(e, 1, 100_000, 0)) })
 }
 
-// descriptors passes a file with each frame.
-func (a *attack) descriptors(ctx context.Context, to int) error {
-	f, mem := memfd(sharedBytes)
-	defer forget(f, mem)
-	return a.sharing(ctx, to, f, func(s *session, _ event) error {
-		p := passes(s.conn)
-		if p == nil || f == nil {
-			return nil
-		}
-		for range 2000 {
-			ping := appendFrame(nil, framePing, 0, 0, numbers(1))
-			s.wmu.Lock()
-			err := p.Pass(ping[0], f)
-			if err == nil {
-				_, err = s.conn.Write(ping[1:])
-			}
-			s.wmu.Unlock()
-			if err != nil {
-				return err
-			}
-		}
+// refOf returns how another process opens f; nil for none.
+func refOf(f *os.File) *memory {
+	if f == nil {
 		return nil
-	})
+	}
+	to, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd())) // empty on other systems
+	name, _ := strings.CutSuffix(strings.TrimPrefix(to, "/memfd:"), " (deleted)")
+	return &memory{os.Getpid(), int(f.Fd()), name}
 }
 
 // keeps says that it has mapped the memory of the node, and releases nothing.

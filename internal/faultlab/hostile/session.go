@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -104,16 +103,7 @@ func (a *attack) greet(ctx context.Context, to int, h hello, no *refusal) (net.C
 		return nil, hello{}, err
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if passes(conn) == nil {
-		h.Features = slices.DeleteFunc(slices.Clone(h.Features), func(f string) bool { return f == featureMemory })
-	}
 	theirs, err := greet(conn, a.cfg.Token, h, no)
-	if err == nil {
-		a.mu.Lock()
-		f := a.file[to]
-		a.mu.Unlock()
-		err = trade(conn, h, theirs, f)
-	}
 	if err != nil {
 		_ = conn.Close()
 		a.refused.Add(1)

@@ -79,7 +79,16 @@ type hello struct {
 	Limits      limits   `json:"limits"`
 	Features    []string `json:"features,omitempty"`
 
+	Memory *memory `json:"memory,omitempty"`
+
 	Farewell *farewell `json:"farewell,omitempty"`
+}
+
+// memory is how another process of the host opens the memory of a node.
+type memory struct {
+	PID  int    `json:"pid"`
+	FD   int    `json:"fd"`
+	Name string `json:"name"`
 }
 
 // farewell is the farewell of a node, in a hello without the node.
