@@ -40,7 +40,7 @@ type Config struct {
 	MaxMessageBytes int
 
 	// SharedBytes is the memory in bytes that this node may take for payloads of 64 KiB or more that it shares with
-	// peers of its host, over unix sockets: a multiple of 4096, 1 GiB at most; 0: it shares none, and uses none of
+	// peers of its host and user, over unix sockets and tcp: a multiple of 4096, 1 GiB at most; 0: it shares none, and uses none of
 	// theirs. It uses that of peers that have set no more. The memory is taken as it is needed, and then kept. Payloads for
 	// which there is no room go by the sockets.
 	SharedBytes int

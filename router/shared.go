@@ -17,7 +17,7 @@ import (
 
 // Messages in shared memory.
 //
-// A node has one memory file, an arena, and its hello says how another process of the host opens it. A peer that has
+// A node has one memory file, an arena, and its hello describes how another process of the host opens it. A peer that has
 // mapped it answers with frameMapped, once for the session, and from then
 // on a large message is a frame that says where in the arena the payload is. Each such message is a claim of
 // the peer's on the payload, until the peer's frameRelease or the end of the session. Both frames

@@ -660,6 +660,15 @@ func TestProcessorsAreThoseOfTheTask(t *testing.T) {
 	}
 }
 
+// The tasks of a step on one host share memory, although each has a launcher of its own.
+func TestTasksOfOneHostShareMemory(t *testing.T) {
+	j := newJob(t)
+	out, code := j.srun("-N 1 -n 3", "--package "+j.path("program")+" --dir "+j.runs, "--", "all=maps")
+	if code != 0 || strings.Count(out, " maps the memory of 3 nodes") != 3 {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}
+
 // TestDQNLearns is the real thing: it takes half a minute to two.
 func TestDQNLearns(t *testing.T) {
 	if testing.Short() {

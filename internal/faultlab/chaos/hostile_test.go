@@ -90,7 +90,7 @@ func (p *plan) invite() {
 	p.end = []string{"stop", "stop", "preempt"}[r.IntN(3)]
 	p.full, p.reader, p.slow = false, "reads", 0
 	p.pace, p.big = 10*time.Millisecond, 300<<10
-	if p.memory = -1; p.transport.name == "unix" {
+	if p.memory = -1; p.transport.neighbours() {
 		p.memory = hostileShared
 	}
 	p.faults = []fault{{kind: hostileFault, a: r.IntN(p.nodes)}}

@@ -140,11 +140,14 @@ func newPlan(seed uint64) plan {
 	return p
 }
 
+// neighbours reports whether the nodes connect by sockets of one host, so that they can share memory.
+func (t transport) neighbours() bool { return slices.Contains([]string{"unix", "tcp", "tls"}, t.name) }
+
 // share chooses the shared memory of nodes that can have some, and stops one of them for longer than the others wait for it.
 func (p *plan) share() {
 	r := rand.New(rand.NewPCG(p.seed, 3))
 	p.memory = -1
-	if p.transport.name != "unix" {
+	if !p.transport.neighbours() {
 		return
 	}
 	p.memory = []int{-1, -1, -1, 0, 1, 16}[r.IntN(6)] // 1: most payloads find no room

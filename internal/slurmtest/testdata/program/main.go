@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ditask/ditask/parallel"
 	"github.com/ditask/ditask/task"
@@ -59,6 +60,15 @@ func play(ctx context.Context, node *parallel.Node) error {
 			return errors.New("out of luck")
 		case "go":
 			return next(ctx)
+		case "maps": // done when it has mapped the memory of all other nodes
+			for ctx.Err() == nil && len(memories()) < node.Size() {
+				select {
+				case <-ctx.Done():
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+			fmt.Printf("node %d maps the memory of %d nodes\n", node.ID(), len(memories()))
+			return next(ctx)
 		case "again": // done when it was started to continue
 			if run > 1 {
 				return next(ctx)
@@ -68,6 +78,21 @@ func play(ctx context.Context, node *parallel.Node) error {
 		return context.Cause(ctx)
 	})
 	return t.Run(ctx, task.MaxSteps(1))
+}
+
+// memories returns the memory files of nodes that this process has mapped, its own among them.
+func memories() map[string]bool {
+	b, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		panic(err)
+	}
+	found := map[string]bool{}
+	for _, word := range strings.Fields(string(b)) {
+		if strings.HasPrefix(word, "/memfd:ditask-") {
+			found[word] = true
+		}
+	}
+	return found
 }
 
 func script(id int) string {
