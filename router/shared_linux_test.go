@@ -62,7 +62,7 @@ func TestR7FramesAboutMemoryThatNobodyMaySend(t *testing.T) {
 		"within chunks": {nil, false, [][]byte{chunk(1, 1<<20, 0, []byte{1}), inMemory(2, 65536, 0)}, "within the chunks of another"},
 		"too many": {func(c *Config) { c.WindowMessages = 4 }, false, bytesOf(5, inMemory(1, 65536, 0)),
 			"more messages than there was room for"},
-		"not offered to it":   {nil, false, [][]byte{appendFrame(nil, frameMapped, 0, 0, nil)}, "shared memory that was not offered"},
+		"not offered to it":  {nil, false, [][]byte{appendFrame(nil, frameMapped, 0, 0, nil)}, "shared memory that was not offered"},
 		"a release of none":  {nil, false, [][]byte{appendFrame(nil, frameRelease, 0, 0, make([]byte, 8))}, "shared memory 0 is released"},
 		"half a release":     {nil, false, [][]byte{appendFrame(nil, frameRelease, 0, 0, make([]byte, 12))}, "12 bytes of numbers"},
 		"an empty release":   {nil, false, [][]byte{appendFrame(nil, frameRelease, 0, 0, nil)}, "want 8 to"},

@@ -41,12 +41,13 @@ func TestSharedMemory(t *testing.T) {
 	costs := map[string][]cost{}
 	for range max(*sharedPairs, 1) {
 		for _, c := range []struct {
-			name          string
+			name, network string
 			memory, peers int
 			raw           bool
 		}{
-			{"raw 1", 0, 1, true}, {"shared 1", memory, 1, false}, {"shared 3", memory, 3, false},
-			{"socket 1", 0, 1, false}, {"raw 3", 0, 3, true},
+			{"raw 1", "unix", 0, 1, true}, {"shared 1", "unix", memory, 1, false}, {"shared 3", "unix", memory, 3, false},
+			{"socket 1", "unix", 0, 1, false}, {"raw 3", "unix", 0, 3, true},
+			{"raw tcp", "tcp", 0, 1, true}, {"shared tcp", "tcp", memory, 1, false}, {"socket tcp", "tcp", 0, 1, false},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				t.Setenv(control.VarSharedMemory, fmt.Sprint(c.memory))
@@ -54,7 +55,7 @@ func TestSharedMemory(t *testing.T) {
 					_ = os.Unsetenv(control.VarSharedMemory)
 				}
 				var got cost
-				measure := func(b *testing.B) { got = measureBlocks(b, c.raw, c.peers, messages) }
+				measure := func(b *testing.B) { got = measureBlocks(b, c.network, c.raw, c.peers, messages) }
 				if r := testing.Benchmark(measure); r.N == 0 {
 					t.Fatal("the benchmark has failed")
 				}
@@ -79,6 +80,7 @@ func ratios(costs map[string][]cost) string {
 	}
 	pairs := [][2]string{
 		{"raw 1", "shared 1"}, {"socket 1", "shared 1"}, {"shared 3", "shared 1"}, {"raw 3", "shared 3"}, {"raw 1", "socket 1"},
+		{"raw tcp", "shared tcp"}, {"socket tcp", "shared tcp"},
 	}
 	for _, p := range pairs {
 		var clock, processor []float64
@@ -102,7 +104,7 @@ func ratios(costs map[string][]cost) string {
 }
 
 // measureBlocks sends bursts of 1 MiB to peers, and returns the cost of a message.
-func measureBlocks(b *testing.B, raw bool, peers, messages int) (got cost) {
+func measureBlocks(b *testing.B, network string, raw bool, peers, messages int) (got cost) {
 	const size = 1 << 20
 	var pids []int
 	done := func(began time.Time, before float64) {
@@ -110,14 +112,14 @@ func measureBlocks(b *testing.B, raw bool, peers, messages int) (got cost) {
 		got = cost{float64(time.Since(began)) / n, (processorTime(pids) - before) / n}
 	}
 	if raw {
-		send, end, children := rawTo(b, "unix", peers, size)
+		send, end, children := rawTo(b, network, peers, size)
 		pids = children
 		began, before := time.Now(), processorTime(pids)
 		bursts(b, size, messages, send, end)
 		done(began, before)
 		return got
 	}
-	t, children := jobOf(b, "unix", peers+1)
+	t, children := jobOf(b, network, peers+1)
 	pids = children
 	answers := make(chan int, peers)
 	received.On(t, func(_ context.Context, n int) error { answers <- n; return nil })

@@ -218,15 +218,16 @@ func TestOthersDoNotOpen(t *testing.T) {
 		if name == "namespace" {
 			cmd.Args, cmd.Path = []string{"sh", "-c", `mount -t proc proc /proc && exec "$0"`, cmd.Path}, "/bin/sh"
 		} else { // the program may be in a folder that the other user cannot enter
-			path := filepath.Join("/tmp", filepath.Base(t.TempDir())+"-sharedmem")
-			b, err := os.ReadFile(os.Args[0])
-			if err == nil {
-				err = os.WriteFile(path, b, 0o755) //nolint:gosec // another user runs it
-			}
+			dir, err := os.MkdirTemp("", "sharedmem") //nolint:usetesting // that of t.TempDir is this user's alone
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = os.Remove(path) }()
+			defer func() { _ = os.RemoveAll(dir) }()
+			path := filepath.Join(dir, "reader")
+			b, err := os.ReadFile(os.Args[0])
+			if err = errors.Join(err, os.WriteFile(path, b, 0o755), os.Chmod(dir, 0o755)); err != nil {
+				t.Fatal(err)
+			}
 			cmd.Path, cmd.Dir = path, "/"
 		}
 		var stderr strings.Builder
