@@ -169,9 +169,9 @@ func TestP4InterruptedRunLeavesTheSameFiles(t *testing.T) {
 	}
 }
 
-// TestP4KilledRunLosesNothingBehindItsCheckpoint: the folder is copied in the middle of the run, as a kill would
+// TestP4KilledRunKeepsTheRowsOfItsCheckpoint: the folder is copied in the middle of the run, as a kill would
 // leave it.
-func TestP4KilledRunLosesNothingBehindItsCheckpoint(t *testing.T) {
+func TestP4KilledRunKeepsTheRowsOfItsCheckpoint(t *testing.T) {
 	straight, dir, killed := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "killed")
 	if err := recording(t, rl.Config{Dir: straight}, 120, 0, quiet{task.Alone()}); err != nil {
 		t.Fatal(err)

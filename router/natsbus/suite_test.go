@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// soon is a context for calls that must not hang.
+// soon returns a context with a deadline for calls that must not block.
 func soon(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -58,7 +58,7 @@ func plain(t testing.TB, opts server.Options) *server.Server {
 	}
 	s.Start()
 	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server does not get ready")
+		t.Fatal("the server is not ready")
 	}
 	t.Cleanup(func() { stop(s) })
 	return s

@@ -119,7 +119,7 @@ func TestWindowBounds(t *testing.T) {
 	}
 }
 
-// The version is that of the server that answers, and not another word of its answer.
+// The version is the field version of the server's answer.
 func TestVersionThatAServerSays(t *testing.T) {
 	rdb := redistest.Start(t).Admin(t)
 	version, err := askVersion(t.Context(), rdb)
