@@ -163,7 +163,7 @@ func TestR7MemoryAheadOfWhatComesIsBoundedForANode(t *testing.T) {
 	}
 }
 
-// A message that finds no memory ahead of it comes in all the same.
+// A message is received even if no memory can be reserved ahead of it.
 func TestMessageComesInWhenNoMemoryIsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, full := range []bool{false, true} {
