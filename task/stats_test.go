@@ -93,7 +93,7 @@ func TestE13NothingIsReportedAfterAListenerThatHasFired(t *testing.T) {
 			_ = evA.Emit(context.Background(), tks[2], 1)
 			synctest.Wait()
 		}, 0},
-		"nobody": {3, func([]*Task[empty]) {}, 1},
+		"no listener": {3, func([]*Task[empty]) {}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
