@@ -56,9 +56,9 @@ func TestListenersThatBlockOnAllNodesLetTheJobEnd(t *testing.T) {
 	}
 }
 
-// TestListenersAtTheEndReceiveWhatWasEmittedBefore has slow listeners, whose answers
+// TestListenersAtTheEndReceiveEarlierEvents has slow listeners, whose answers
 // are received too.
-func TestListenersAtTheEndReceiveWhatWasEmittedBefore(t *testing.T) {
+func TestListenersAtTheEndReceiveEarlierEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 4
 		var received [3]int

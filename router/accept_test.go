@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/internal/logtest"
 )
 
-// ending is a listener that ends with an error of its own.
+// ending is a listener that ends with a given error.
 type ending struct {
 	lame
 	end chan struct{}

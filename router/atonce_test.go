@@ -95,7 +95,7 @@ func TestTimeThatAPingTakes(t *testing.T) {
 }
 
 // Close reports what the peers have not acknowledged, and Drain and Leave end with it.
-func TestCloseReportsWhatIsNotAcknowledged(t *testing.T) {
+func TestCloseReportsUnacknowledgedMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)
 		defer j.close()

@@ -35,7 +35,7 @@ func TestWaitsBetweenCalls(t *testing.T) {
 }
 
 // The action after a call depends on how the call has ended.
-func TestWhatFollowsACall(t *testing.T) {
+func TestActionAfterACall(t *testing.T) {
 	refusal := func(code string) error { return &RefusedError{code, "why", "a"} }
 	for name, c := range map[string]struct {
 		err    error

@@ -15,7 +15,7 @@ import (
 )
 
 // The end of an older incarnation does not overwrite the state of a newer one.
-func TestForgetKeepsWhatIsNewer(t *testing.T) {
+func TestForgetKeepsANewerIncarnation(t *testing.T) {
 	left := fmt.Errorf("%w: the node has ended", errLeft)
 	r := openRouter(t, Config{})
 	r.was[1] = former{incarnation: 5, ready: true, err: left}

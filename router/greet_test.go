@@ -130,7 +130,7 @@ type openTLS struct{ *tls.Conn }
 func (openTLS) Close() error { return nil }
 
 // Between two leaves of a star, TLS ends at the hub: their proofs are bound to no connection.
-func TestLeavesMeetThroughAHubOverTLS(t *testing.T) {
+func TestLeavesConnectThroughAHubOverTLS(t *testing.T) {
 	dialled, accepted := overTLS(t, true)
 	hub, leaf := partner(t, 0), partner(t, 3)
 	answered := make(chan error, 1) // one result

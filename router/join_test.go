@@ -69,7 +69,7 @@ func TestStartNamesTheAddressThatIsTaken(t *testing.T) {
 }
 
 // The error does not name an address that was reached in the end.
-func TestStartDoesNotNameWhatItHasReached(t *testing.T) {
+func TestStartDoesNotNameReachedAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)
 		defer j.close()

@@ -198,7 +198,7 @@ func TestSegmentsGrow(t *testing.T) {
 			t.Fatalf("%d segments are left", len(l.segs))
 		}
 	}
-	// A frame that is larger than the next segment has one of its own size, and those between chunks stay
+	// A frame that is larger than the next segment has a segment of its size, and those between chunks stay
 	// small.
 	l.data(1, 1, make([]byte, inlineBytes))
 	for range 3 {

@@ -193,7 +193,7 @@ func TestMemoryOfLargeMessages(t *testing.T) {
 }
 
 // Memory grows with what comes, by a factor, and no further than the message.
-func TestMemoryGrowsWithWhatComes(t *testing.T) {
+func TestMemoryGrowsWithReceivedBytes(t *testing.T) {
 	in := &inStream{s: newSession(openRouter(t, Config{}), Peer{ID: 1}, nil), asm: []byte("abc"), asmHave: 3, asmTotal: 100}
 	if in.grow(0); len(in.asm) != 3 {
 		t.Errorf("%d bytes", len(in.asm))

@@ -195,7 +195,7 @@ func TestConnectionThatTheWriterCannotWriteTo(t *testing.T) {
 
 // A new connection begins with an acknowledgement and the totals of the consumption, which may have
 // been lost with the last one; also those that were due then.
-func TestNewConnectionTellsTheTotals(t *testing.T) {
+func TestNewConnectionSendsTheTotals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowConn()
 		s := newSession(openRouter(t, Config{}), Peer{ID: 1, Incarnation: 1}, nil)

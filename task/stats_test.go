@@ -115,8 +115,8 @@ func TestE13NothingIsReportedAfterAListenerThatHasFired(t *testing.T) {
 	}
 }
 
-// TestStatsHaveWhatTheBusDropped: the sender counts the messages that it drops.
-func TestStatsHaveWhatTheBusDropped(t *testing.T) {
+// TestStatsHaveTheMessagesThatTheBusDropped: the sender counts the messages that it drops.
+func TestStatsHaveTheMessagesThatTheBusDropped(t *testing.T) {
 	node := newFakeJob(1).node(0)
 	dropped := []Unsent{
 		{Event: "b", Peer: 1, Dropped: map[string]uint64{DropReasonOldest: 3}},

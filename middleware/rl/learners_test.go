@@ -180,7 +180,7 @@ func distance(a, b policies.Policy) float64 {
 	return far
 }
 
-// TestLearnersWithUnequalNumbersOfUpdates do not wait for each other in vain, and end with equal
+// TestLearnersWithUnequalNumbersOfUpdates do not wait for missing batches, and end with equal
 // weights: a learner without a batch takes over the state of the others.
 func TestLearnersWithUnequalNumbersOfUpdates(t *testing.T) {
 	algorithm := algorithms["dqn"]

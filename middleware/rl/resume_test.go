@@ -365,7 +365,7 @@ type unsaved struct{ *dqn.DQN }
 
 func (unsaved) Save(*nn.Archive) error { return errors.New("out of ink") }
 
-func TestCheckpointReportsWhatItCouldNotSave(t *testing.T) {
+func TestCheckpointReportsAPolicyThatCannotBeSaved(t *testing.T) {
 	dir, q := t.TempDir(), tiny(1)
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	run := rl.New(tk, unsaved{q}, rl.Config{Dir: dir})

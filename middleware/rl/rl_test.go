@@ -333,7 +333,7 @@ func TestP8FaultyEnvironmentEndsTheRun(t *testing.T) {
 	}
 }
 
-func TestLearnDropsWhatIsTooOld(t *testing.T) {
+func TestLearnDropsOldRows(t *testing.T) {
 	for _, c := range []struct {
 		limit uint64
 		want  []uint64

@@ -165,7 +165,7 @@ func TestRulesAStragglerDoesNotSpoilASuccess(t *testing.T) {
 	}
 }
 
-func TestRulesAFailureOfItsOwnSpoilsASuccess(t *testing.T) {
+func TestRulesAnIndependentFailureSpoilsASuccess(t *testing.T) {
 	for _, e := range []exit{
 		killedBy(syscall.SIGKILL), // by another process
 		said(control.Failure, 1, 1, "checkpoint: no space left"),

@@ -727,7 +727,7 @@ func TestSnapshotFollowsTheNodes(t *testing.T) {
 	}
 }
 
-func TestSnapshotTellsAFailureFromAnEnd(t *testing.T) {
+func TestSnapshotDistinguishesAFailureFromAnEnd(t *testing.T) {
 	j := newJob(t, 2, "0=meet,1=crashmet")
 	l := j.launcher(t)
 	if _, err := l.Run(t.Context()); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/ditask/ditask/internal/leak"
 )
 
-// ownGroup starts a process that waits, in a process group of its own.
+// ownGroup starts a process that waits, in a separate process group.
 func ownGroup(t *testing.T, own bool, environ ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sleep", "300")

@@ -16,7 +16,7 @@ import (
 )
 
 // busy is one node's view of a network whose hosts are so busy at first that the node looks at arrived
-// data only once in a while, at a moment of its own.
+// data only once in a while, at different moments.
 type busy struct {
 	*memory.Network
 	every, phase time.Duration

@@ -124,10 +124,10 @@ func pretend(info string) func(net.Conn, *bufio.Reader) {
 
 const plainInfo = `{"server_id":"x","version":"2.15.2","proto":1,"headers":true,"max_payload":1048576}`
 
-// TestImpostorLearnsNothing: while the server is away, another process takes its port and answers like
+// TestImpostorReceivesNoSecret: while the server is away, another process takes its port and answers like
 // a server, or like the job's server. It receives neither the login nor a message of NATS, and the
 // bytes that it receives are of no use with the server that comes back.
-func TestImpostorLearnsNothing(t *testing.T) {
+func TestImpostorReceivesNoSecret(t *testing.T) {
 	for name, talk := range map[string]func(net.Conn, *bufio.Reader){
 		"nats": pretend(plainInfo),
 		"proofs": func(c net.Conn, said *bufio.Reader) {

@@ -28,7 +28,7 @@ import (
 	"github.com/ditask/ditask/router/socket"
 )
 
-// pair connects two transports, each with a connection with the server of its own.
+// pair connects two transports, each with a separate connection with the server.
 func pair(t *testing.T, cfg natsbus.Config) (dialled, accepted net.Conn) {
 	t.Helper()
 	l, err := open(t, cfg).Listen(soon(t), "bus://node.0")
@@ -53,7 +53,7 @@ func pair(t *testing.T, cfg natsbus.Config) (dialled, accepted net.Conn) {
 	return dialled, accepted
 }
 
-func TestCloseComesAfterWhatWasWritten(t *testing.T) {
+func TestCloseComesAfterTheWrittenBytes(t *testing.T) {
 	a, b := pair(t, natsbus.Config{URL: plain(t, server.Options{}).ClientURL()})
 	want := bytes.Repeat([]byte("0123456789"), 60_000)
 	var wg sync.WaitGroup

@@ -152,7 +152,7 @@ func traffic(t *testing.T, transports []*natsbus.Transport, each int, disturb fu
 	}
 }
 
-// transports opens n transports, each as in a process of its own.
+// transports opens n transports, each as in a separate process.
 func transports(t *testing.T, n int, cfg func(id int) natsbus.Config) []*natsbus.Transport {
 	t.Helper()
 	var out []*natsbus.Transport
@@ -275,7 +275,7 @@ func TestR4ClusterLosesServersUnderTraffic(t *testing.T) {
 	}
 }
 
-// process is a server in a process of its own.
+// process is a server in a separate process.
 type process struct {
 	*exec.Cmd
 	url string // with the token

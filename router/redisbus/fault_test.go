@@ -368,7 +368,7 @@ func withUser(user, password string) func(*redisbus.Config) {
 	}
 }
 
-func TestWhatTheServerRefuses(t *testing.T) {
+func TestRefusalsOfTheServer(t *testing.T) {
 	s := redistest.Start(t, "--requirepass", "right")
 	for name, test := range map[string]struct {
 		server *redistest.Server

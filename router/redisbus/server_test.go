@@ -120,7 +120,7 @@ func TestWindowBounds(t *testing.T) {
 }
 
 // The version is the field version of the server's answer.
-func TestVersionThatAServerSays(t *testing.T) {
+func TestVersionOfAServer(t *testing.T) {
 	rdb := redistest.Start(t).Admin(t)
 	version, err := askVersion(t.Context(), rdb)
 	if err != nil || version == "" {

@@ -233,7 +233,7 @@ func TestEventsOfAChange(t *testing.T) {
 		want   bool
 	}{
 		{"it is resumed", was(v1alpha1.Suspended, metav1.ConditionTrue, "Suspended"), nil, nil, "Resumed", true},
-		{"it drained, and is resumed before its pods are deleted", was(v1alpha1.Suspended, metav1.ConditionFalse, "Draining"), nil, nil, "Resumed",
+		{"it is resumed before its pods are deleted", was(v1alpha1.Suspended, metav1.ConditionFalse, "Draining"), nil, nil, "Resumed",
 			false},
 		{"it runs again", was(v1alpha1.Running, metav1.ConditionFalse, "Restarting"), nil, nil, "Running", true},
 		{"it runs as before", was(v1alpha1.Running, metav1.ConditionTrue, "NodesRunning"), nil, nil, "Running", false},

@@ -87,7 +87,7 @@ func TestEnvironmentOfNodes(t *testing.T) {
 	w.UntilEvent("dqn", "Running")
 }
 
-func TestPodsAreRestrictedUnlessTheTemplateSaysOtherwise(t *testing.T) {
+func TestPodsAreRestrictedUnlessTheTemplateIsNot(t *testing.T) {
 	w := world(t)
 	job := newJob(w, 1)
 	own := &job.Spec.Tasks[2].Template.Spec
@@ -335,7 +335,7 @@ func TestLearnersSuccessEndsTheJob(t *testing.T) {
 	}
 }
 
-func TestAllMustSucceedIfThePolicySaysSo(t *testing.T) {
+func TestAllMustSucceedUnderPolicyAll(t *testing.T) {
 	w := world(t)
 	job := newJob(w, 1)
 	job.Spec.SuccessPolicy = v1alpha1.SuccessAll
