@@ -1,7 +1,7 @@
-// Package messaging has the words that an engine of tasks and a router have in common: an
-// event as nodes declare it, a message in both directions, the room that a receiver gives
-// back, and a peer. Packages task and router name them by aliases, so that neither imports
-// the other, and nothing is converted between them.
+// Package messaging has the types that an engine of tasks and a router share: the declaration of an
+// event, a message in both directions, the room that a receiver returns, and a peer. Packages task
+// and router use them by aliases, so that neither imports the other, and no value is converted
+// between them.
 //
 //	spec := messaging.Spec{Name: "greeting", Delivery: messaging.Latest}
 //	fmt.Println(spec.Delivery) // latest
@@ -13,7 +13,7 @@ package messaging
 
 import "fmt"
 
-// Delivery is the treatment of a message that its receiver is too slow for.
+// Delivery determines what happens to a message when its receiver is too slow.
 type Delivery uint8
 
 // The delivery policies.
@@ -24,7 +24,7 @@ const (
 	DropNewest                 // the oldest Spec.Queue messages are kept, the others counted
 )
 
-// String is the policy's name on the wire and in messages.
+// String returns the policy's name on the wire and in messages.
 func (d Delivery) String() string {
 	switch d {
 	case Reliable:
@@ -39,14 +39,14 @@ func (d Delivery) String() string {
 	return fmt.Sprintf("delivery(%d)", uint8(d))
 }
 
-// Spec declares an event. Nodes that declare one name with different fingerprints or
-// policies refuse each other.
+// Spec declares an event. Nodes that declare the same name with different fingerprints or policies
+// refuse each other.
 type Spec struct {
 	Name        string   // unique on a node
 	Delivery    Delivery // equal on all nodes
 	Queue       int      // messages kept for a slow receiver under the policies that drop; 0 means 1024 to a router
 	Fingerprint uint64   // identifies the payload's type
-	Schema      string   // the payload's type in words, for errors
+	Schema      string   // the payload's type in words, for error messages
 	Headers     bool     // messages that this node sends may have a Buffer.Header
 }
 
@@ -55,13 +55,12 @@ type Spec struct {
 type Buffer interface {
 	// Bytes returns the payload. It must not be changed.
 	Bytes() []byte
-	// Header is data beside the payload, such as the context of a trace:
-	// nil for nothing. It must not change, and is asked for only if Spec.Headers
-	// says that there may be one.
+	// Header returns data sent with the payload, such as the context of a trace, or nil. It must
+	// not be changed, and is called only if Spec.Headers is true.
 	Header() []byte
 	// Retain adds a reference.
 	Retain()
-	// Release gives a reference back.
+	// Release removes a reference.
 	Release()
 }
 
@@ -77,24 +76,24 @@ type Inbound struct {
 	// Credit.Recycle before the message is consumed, if it has taken it.
 	Lent   bool
 	Credit Credit // to be returned when the message has been consumed
-	Header []byte // what the sender's Buffer had beside the payload; valid during the call
+	Header []byte // the Buffer.Header of the sender; valid during the call
 }
 
-// Credit gives a sender its room back.
+// Credit returns room to a sender.
 type Credit interface {
-	// Return gives back the room of so many messages, of so many payload bytes together,
-	// that have been consumed or dropped here.
+	// Return returns the room of a number of messages and payload bytes that have been consumed or
+	// dropped here.
 	Return(messages, bytes int)
-	// Recycle gives back a payload that was taken and that nothing refers to any more.
+	// Recycle returns a payload that was taken and has no more references.
 	Recycle(payload []byte)
 }
 
-// Memory is a place for a payload that other processes of the host can read. A [Buffer] that is in one has a method Memory that
+// Memory is memory for a payload that other processes of the host can read. A [Buffer] in such memory has a method Memory that
 // returns it.
 type Memory interface {
-	Bytes() []byte // the place; its first bytes are the payload
-	Fit(n int)     // gives back the bytes after the first n
-	Release()      // gives back all bytes
+	Bytes() []byte // its first bytes are the payload
+	Fit(n int)     // releases the bytes after the first n
+	Release()      // releases all bytes
 }
 
 // Peer is another node of the job.

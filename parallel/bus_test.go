@@ -74,8 +74,8 @@ func startedPair(t *testing.T, env control.Env, before func(nodes [2]*Node)) (no
 	return nodes
 }
 
-// A node that fails and is started again takes no leave, so that the others wait for it.
-// In all other cases it takes leave.
+// A node that fails and is started again does not leave the job, so that the others wait for it.
+// In all other cases it leaves.
 func TestOnlyAFailureThatIsRecoveredTakesNoLeave(t *testing.T) {
 	failure, preempted := errors.New("no memory"), &task.PreemptError{Node: 1, Reason: "SIGTERM"}
 	for _, c := range []struct {
@@ -104,10 +104,10 @@ func TestOnlyAFailureThatIsRecoveredTakesNoLeave(t *testing.T) {
 	}
 }
 
-// The other nodes know of a node's failure when it has drained, unless it is started again.
-func TestTheOthersKnowOfAFailureAfterTheDrain(t *testing.T) {
+// The other nodes are notified of a node's failure when it has drained, unless it is started again.
+func TestOtherNodesAreNotifiedOfAFailureAfterTheDrain(t *testing.T) {
 	if newNode(control.Env{}, nil, nil).hasTold() {
-		t.Error("a lone node has told others")
+		t.Error("a lone node has notified others")
 	}
 	for _, c := range []struct {
 		name    string
@@ -133,7 +133,7 @@ func TestTheOthersKnowOfAFailureAfterTheDrain(t *testing.T) {
 				t.Errorf("%s: %v", c.name, err)
 			}
 			if got := nodes[1].hasTold(); got != c.want {
-				t.Errorf("%s: told %v", c.name, got)
+				t.Errorf("%s: notified %v", c.name, got)
 			}
 			_, _ = nodes[0].bus.Close(), nodes[1].bus.Close()
 		})
@@ -234,8 +234,8 @@ func TestR7PayloadThatDoesNotDecodeEndsItsSender(t *testing.T) {
 	}
 }
 
-// The transport of the router is closed once, after the router, however the node ends.
-func TestWhatIsBelowTheRouterIsClosedOnce(t *testing.T) {
+// The transport of the router is closed once, after the router, at any end of the node.
+func TestTransportIsClosedOnce(t *testing.T) {
 	for name, end := range map[string]func(b *bus) error{"closed": (*bus).Close, "abandoned": (*bus).Abandon} {
 		synctest.Test(t, func(t *testing.T) {
 			nodes := startedPair(t, control.Env{}, nil)

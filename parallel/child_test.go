@@ -15,7 +15,7 @@ import (
 )
 
 // The output of a node whose launcher was killed has no reader. The node ends in order, and leaves
-// nothing behind: no socket, and no process that it has started.
+// neither a socket nor a process that it has started.
 func TestANodeWhoseLauncherIsGoneSavesAndLeavesNothing(t *testing.T) {
 	w := leak.Check(t)
 	launcher, node, err := control.Pair()

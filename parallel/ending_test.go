@@ -13,7 +13,7 @@ import (
 )
 
 // TestListenersThatBlockOnAllNodesLetTheJobEnd fills the windows between all nodes,
-// whose listeners hand over to readers that are gone.
+// whose listeners pass values to readers that have ended.
 func TestListenersThatBlockOnAllNodesLetTheJobEnd(t *testing.T) {
 	for _, topology := range []string{"mesh", "star"} {
 		t.Run(topology, func(t *testing.T) {
@@ -56,9 +56,9 @@ func TestListenersThatBlockOnAllNodesLetTheJobEnd(t *testing.T) {
 	}
 }
 
-// TestListenersAtTheEndReceiveWhatWasEmittedBefore has slow listeners, whose answers
+// TestListenersAtTheEndReceiveEarlierEvents has slow listeners, whose answers
 // are received too.
-func TestListenersAtTheEndReceiveWhatWasEmittedBefore(t *testing.T) {
+func TestListenersAtTheEndReceiveEarlierEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 4
 		var received [3]int
@@ -86,8 +86,8 @@ func TestListenersAtTheEndReceiveWhatWasEmittedBefore(t *testing.T) {
 	})
 }
 
-// TestBarrierOfAListenerAtTheEndIsNoFailure enters a barrier at a time when the other node
-// has nothing more to do but end.
+// TestBarrierOfAListenerAtTheEndIsNoFailure enters a barrier when the other node
+// is about to end.
 func TestBarrierOfAListenerAtTheEndIsNoFailure(t *testing.T) {
 	all := []task.RunOption{task.WaitForAll()}
 	for name, tt := range map[string]struct {

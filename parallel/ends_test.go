@@ -36,7 +36,7 @@ func TestWithinTheGracePeriod(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		fd       int
-		signal   time.Duration // when it comes; 0: never
+		signal   time.Duration // when it is sent; 0: never
 		returns  time.Duration // when the function does; 0: never
 		code     int
 		after    time.Duration
@@ -99,7 +99,7 @@ func TestASignalPreemptsTheFunction(t *testing.T) {
 	}
 }
 
-// The context of the function ends with it, so that nothing that waits for it outlives it.
+// The context of the function ends with it, so that no goroutine that waits for it continues.
 func TestTheContextEndsWithTheFunction(t *testing.T) {
 	p := launch(t, control.Env{})
 	var ended <-chan struct{}
@@ -109,13 +109,13 @@ func TestTheContextEndsWithTheFunction(t *testing.T) {
 	select {
 	case <-ended:
 	default:
-		t.Error("the context goes on")
+		t.Error("the context has not ended")
 	}
 }
 
-// The launcher receives that a node is ready, how it is doing as often as it asks, and
-// what it counts when it asks.
-func TestTheLauncherReceivesHowANodeIsDoing(t *testing.T) {
+// The launcher receives that a node is ready, its status at the requested interval, and
+// its metrics on request.
+func TestLauncherReceivesTheStatusOfANode(t *testing.T) {
 	p := launch(t, control.Env{})
 	var steps atomic.Int64
 	p.node.Observe(func() task.Snapshot { return task.Snapshot{Role: "learner", Steps: steps.Add(1000)} })
@@ -135,7 +135,7 @@ func TestTheLauncherReceivesHowANodeIsDoing(t *testing.T) {
 		}
 	}
 	if types[0] != control.TypeReady {
-		t.Errorf("said %v", types)
+		t.Errorf("sent %v", types)
 	}
 	p.tell(t, control.Message{Type: control.TypeMetrics, Metrics: &control.Metrics{Seq: 5}})
 	for last := false; !last; {
@@ -151,7 +151,7 @@ func TestTheLauncherReceivesHowANodeIsDoing(t *testing.T) {
 	}
 }
 
-// The rate is that of the steps since the status before: a node that does none has none.
+// The rate is that of the steps since the status before: without steps it is 0.
 func TestTheRateOfANodeThatDoesNoSteps(t *testing.T) {
 	p := launch(t, control.Env{})
 	p.node.Observe(func() task.Snapshot { return task.Snapshot{Steps: 1000} })

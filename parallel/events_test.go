@@ -140,7 +140,7 @@ func TestE12TensorsOfAllSizesArriveIntact(t *testing.T) {
 				return context.Cause(ctx)
 			}
 			if len(v) != n || n > 2 && (v[2] != 2 || v[n-1] != float32(n-1) || v[1] == v[1]) {
-				t.Errorf("%d numbers sent, %d came or other ones", n, len(v))
+				t.Errorf("%d numbers sent, %d or other ones received", n, len(v))
 			}
 		}
 		return nil
@@ -230,7 +230,7 @@ func TestE14EmitsAndWaitsInsideAListener(t *testing.T) {
 		})
 	}
 	ask := func(ctx context.Context, tk *task.Task[struct{}]) error {
-		replies := make(chan int, 1) // one comes
+		replies := make(chan int, 1) // one reply
 		reply.On(tk, func(_ context.Context, n int) error { replies <- n; return nil })
 		if err := small.Emit(ctx, tk, 3); err != nil {
 			return err
@@ -241,7 +241,7 @@ func TestE14EmitsAndWaitsInsideAListener(t *testing.T) {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		// The listener waits from after its reply on; earlier messages are not for it.
+		// The listener waits for messages after its reply; it ignores earlier ones.
 		for {
 			if err := tensors.Emit(ctx, tk, make([]float32, n)); err != nil {
 				return err
@@ -286,7 +286,7 @@ func TestExpectBeforeTheEmitReceivesEveryAnswer(t *testing.T) {
 	for _, topology := range []string{"mesh", "star"} {
 		t.Run(topology, func(t *testing.T) {
 			const rounds = 200
-			asker := 1 // in a star a leaf, whose answers come from the hub and by it
+			asker := 1 // in a star a leaf, whose answers come from the hub and through it
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			cfg := parallel.Config{Nodes: 3, Topology: topology, Logger: slog.New(slog.DiscardHandler)}

@@ -14,8 +14,8 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// A node has failed for the last time, before it joined or in the middle of its work, and
-// another process tells the job: the nodes of other launchers end with its failure, though
+// A node has failed for the last time, before it joined or while it runs, and
+// another process notifies the job: the nodes of other launchers end with its failure, though
 // the job recovers.
 func TestL12AFarewellEndsTheJob(t *testing.T) {
 	for _, met := range []bool{false, true} {
@@ -48,7 +48,7 @@ func TestL12AFarewellEndsTheJob(t *testing.T) {
 				t.Error(err)
 			}
 			<-works
-			_ = dies.Abandon() // it has sent nothing
+			_ = dies.Abandon() // it has sent no messages
 			below()
 		}
 		m := control.Message{Type: control.TypeLost, Lost: &control.Lost{Node: 1, Incarnation: 1, Reason: "exit code 1: no memory", Final: true}}

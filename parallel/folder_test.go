@@ -53,7 +53,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Each run of a program that is started by hand has a folder of its own, which is made
+// Each run of a program without a launcher has its own folder, which is made
 // at the first call of Dir.
 func TestALoneProgramHasAFolderOfItsOwn(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -111,7 +111,7 @@ func TestAFolderOfARunIsRefused(t *testing.T) {
 
 // The nodes of a job whose launcher names no folder find the same one by the job's id,
 // also when the job has run before.
-func TestNodesWithoutAFolderMeetInTheOneOfTheJob(t *testing.T) {
+func TestNodesWithoutAFolderUseTheOneOfTheJob(t *testing.T) {
 	t.Chdir(t.TempDir())
 	want := filepath.Join(rundir.Root, "parallel.test", "j7")
 	for id := range 2 {

@@ -49,7 +49,7 @@ func TestGoexitOfANodeIsAnError(t *testing.T) {
 						"function": "the node's function ended its goroutine",
 						"step":     "parallel_test.leave ended its goroutine",
 					}[name]
-					own := fmt.Sprintf("node.%d: %s", n-1, want) // and nothing else
+					own := fmt.Sprintf("node.%d: %s", n-1, want) // only this
 					if err == nil || strings.Count(err.Error(), own) != 1 || strings.Contains(log.String(), "Goexit") ||
 						name == "step" && strings.Contains(err.Error(), "the node's") {
 						t.Fatalf("error %v, log %s", err, log.String())
@@ -76,7 +76,7 @@ func startedTask(ctx context.Context, t *testing.T, tk *task.Task[struct{}]) *ta
 	return tk
 }
 
-// A Run that does not return, in a goroutine of the function's own, is an error of the node, and is
+// A Run that does not return, in a goroutine that the function has started, is an error of the node, and is
 // logged if the function waits for it.
 func TestGoexitInAnotherGoroutineOfANode(t *testing.T) {
 	for _, waits := range []bool{false, true} {

@@ -57,7 +57,7 @@ func TestANodeThatReturnsBeforeItsTaskHasEndedFails(t *testing.T) {
 }
 
 // A node that was asked to end before it joined has been preempted.
-func TestANodeThatWasToldToEndBeforeItJoinedIsPreempted(t *testing.T) {
+func TestANodePreemptedBeforeItJoinedIsPreempted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(&task.PreemptError{Node: 0, Reason: "SIGTERM"})
 	err := parallel.Run(ctx, parallel.Config{Nodes: 2}, func(context.Context, *parallel.Node) error { return nil })

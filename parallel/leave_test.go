@@ -47,7 +47,7 @@ func TestNodesComeAndGo(t *testing.T) {
 					cancel(&task.PreemptError{Node: node.ID(), Reason: "SIGTERM"})
 				})
 				if err := tk.Run(ctx); !errors.Is(err, task.ErrPreempted) {
-					return fmt.Errorf("it was told to end: %w", err)
+					return fmt.Errorf("it was asked to end: %w", err)
 				}
 				return nil
 			})
@@ -96,7 +96,7 @@ func TestNodeZeroComesBackAfterItHasLeft(t *testing.T) {
 		return nil
 	})
 	if !errors.Is(err, task.ErrPreempted) {
-		t.Errorf("it was told to end: %v", err)
+		t.Errorf("it was asked to end: %v", err)
 	}
 	if err := run(0, 2, func(_ context.Context, tk *task.Task[struct{}], _ context.CancelCauseFunc) error {
 		tk.Finish("it is back")

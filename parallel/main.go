@@ -23,7 +23,7 @@ import (
 const (
 	ExitSuccess   = 0  // done
 	ExitFailure   = 1  // an error or a panic, this node's or another's
-	ExitUsage     = 2  // the environment makes no sense
+	ExitUsage     = 2  // the environment is invalid
 	ExitPreempted = 75 // stopped: drained, and saved by its hooks; may be run again
 )
 

@@ -25,7 +25,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// childVar makes the test program a node, in a process of its own.
+// childVar makes the test program a node, in a separate process.
 const childVar = "PARALLEL_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -35,14 +35,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute))
 }
 
-// child starts a process of its own, and saves the reason when it is asked to end.
+// child starts a process, and saves the reason when it is asked to end.
 func child(ctx context.Context, dir string) error {
 	if err := exec.Command("sleep", "300").Start(); err != nil {
 		return err
 	}
 	fmt.Println("started")
 	<-ctx.Done()
-	fmt.Println("nobody reads this") // SIGPIPE, if it were not ignored
+	fmt.Println("no process reads this") // SIGPIPE, if it were not ignored
 	return os.WriteFile(filepath.Join(dir, "saved"), []byte(context.Cause(ctx).Error()), 0o600)
 }
 
@@ -132,8 +132,8 @@ func TestLogLineFollowsFromTheLauncher(t *testing.T) {
 	}
 }
 
-// A launcher that asks for no status gets none, and a node that waits for that does
-// nothing meanwhile.
+// A launcher that requests no status receives none, and a node that waits for a request does
+// not compute one meanwhile.
 func TestANodeWithoutALauncherReportsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -191,7 +191,7 @@ func recordsOf(t *testing.T, path string) (all []trace.Record) {
 	}
 }
 
-// A record has what its node is, and the changes of its peers.
+// A record has the description of its node, and the changes of its peers.
 func TestRecordHasTheNodeAndItsPeers(t *testing.T) {
 	for _, env := range []control.Env{
 		{JobID: "j", NodeID: 2, LocalID: 1, Nodes: 4, Attempt: 3, Seed: 9, Resume: true},
@@ -227,7 +227,7 @@ func TestRecordHasTheNodeAndItsPeers(t *testing.T) {
 		}
 	}
 	if rec, err := record(control.Env{}, nil); rec != nil || err != nil {
-		t.Errorf("no record is asked for: %v, %v", rec, err)
+		t.Errorf("without a folder for records: %v, %v", rec, err)
 	}
 }
 

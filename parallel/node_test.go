@@ -77,7 +77,7 @@ func TestPayloadThatCannotTravelIsAnError(t *testing.T) {
 	}
 }
 
-func TestRunRefusesAConfigThatMakesNoSense(t *testing.T) {
+func TestRunRefusesAnInvalidConfig(t *testing.T) {
 	for want, cfg := range map[string]Config{"parallel: -1 nodes": {Nodes: -1}, "parallel: ": {Topology: "ring"}} {
 		err := Run(t.Context(), cfg, func(context.Context, *Node) error { t.Error("it ran"); return nil })
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -86,7 +86,7 @@ func TestRunRefusesAConfigThatMakesNoSense(t *testing.T) {
 	}
 }
 
-// All nodes of Run have what its Config says, and the same job.
+// All nodes of Run have the settings of its Config, and the same job.
 func TestRunGivesEachNodeItsPlace(t *testing.T) {
 	for _, n := range []int{0, 1, 3} {
 		var mu sync.Mutex
@@ -119,7 +119,7 @@ func TestRunGivesEachNodeItsPlace(t *testing.T) {
 	}
 }
 
-func TestWhomANodeOfRunDials(t *testing.T) {
+func TestDialsOfANodeOfRun(t *testing.T) {
 	for topology, want := range map[router.Topology][3]int{router.Mesh: {0, 1, 2}, router.Star: {0, 1, 1}} {
 		var got [3]int
 		for id := range got {
@@ -138,6 +138,6 @@ func TestCallEndsAReplay(t *testing.T) {
 		t.Error(err)
 	}
 	if r.replay.ctx.Err() == nil {
-		t.Error("the replay goes on")
+		t.Error("the replay has not ended")
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // The texts that a node itself writes on stderr are safe to print: its log in both formats, its
 // errors, and those of its environment.
-func TestWhatANodeSaysIsPrintable(t *testing.T) {
+func TestOutputOfANodeIsPrintable(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var b bytes.Buffer
 		log := newLogger(control.Env{LogFormat: format}, true, &b)
@@ -65,7 +65,7 @@ func TestWhatANodeSaysIsPrintable(t *testing.T) {
 }
 
 // An unauthenticated process at the address of another node refuses with a text that would clear
-// the screen and write a line. All that the node writes is safe to print, in both formats.
+// the screen and write a line. All output of the node is safe to print, in both formats.
 func TestUnauthenticatedRefusalIsPrintable(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

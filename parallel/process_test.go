@@ -56,7 +56,7 @@ func (p *launched) tell(t *testing.T, m control.Message) {
 	}
 }
 
-// tellInterval asks for a status as often, and returns when the node knows it.
+// tellInterval requests a status at that interval, and returns when the node has read the request.
 func (p *launched) tellInterval(t *testing.T, every time.Duration) {
 	t.Helper()
 	p.tell(t, control.Message{Type: control.TypeInterval, Interval: every})
@@ -130,7 +130,7 @@ func TestAPreemptedNodeOfAFailedJobNamesTheFailure(t *testing.T) {
 }
 
 // Without a launcher nothing else writes the error of another node.
-func TestLastWordsWithoutALauncherHaveTheReason(t *testing.T) {
+func TestErrorWithoutALauncherHasTheReason(t *testing.T) {
 	err := fmt.Errorf("run: %w\nits stack", &task.RemoteError{Node: 2, Reason: "out of luck"})
 	p := &process{node: newNode(control.Env{NodeID: 7}, nil, slog.New(slog.DiscardHandler))}
 	if got := p.lastWords(err, control.Outcome{Node: 2, Error: err.Error()}); got != "run: node 2 failed: out of luck" {
@@ -170,7 +170,7 @@ func TestEndReportsTheOutcomeOfAJoinedNode(t *testing.T) {
 		}
 	}
 	if strings.Join(types, " ") != "hello outcome" {
-		t.Errorf("said %v", types)
+		t.Errorf("sent %v", types)
 	}
 	_, _ = launcher.WriteString("{\"type\":\"bye\"}\n")
 	ending.Wait()
@@ -191,7 +191,7 @@ func TestAPeerIsLostWhenTheLauncherReportsItsEnd(t *testing.T) {
 	p.node = newNode(control.Env{Nodes: 2}, nodes[0], slog.New(slog.DiscardHandler))
 	p.losses.node = p.node
 	defer during(p.losses.run)()
-	_ = nodes[1].Abandon() // nothing was sent
+	_ = nodes[1].Abandon() // no messages were sent
 	p.tell(t, control.Message{Type: control.TypeLost, Lost: &control.Lost{Node: 1, Incarnation: 5, Reason: "killed by signal: killed"}})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -207,7 +207,7 @@ func TestAPeerIsLostWhenTheLauncherReportsItsEnd(t *testing.T) {
 }
 
 // The launcher receives whether a success is that of one node, which ends the job, or of all.
-func TestTheOutcomeSaysWhetherAllNodesAreDone(t *testing.T) {
+func TestOutcomeReportsWhetherAllNodesAreDone(t *testing.T) {
 	for _, opts := range [][]task.RunOption{{task.MaxSteps(1)}, {task.MaxSteps(1), task.WaitForAll()}} {
 		routers, _ := pairOfRouters(t)
 		var nodes [2]*Node

@@ -30,7 +30,7 @@ func join(t *testing.T, env control.Env, log *slog.Logger) *parallel.Node {
 	return n
 }
 
-// lookup looks in the variables of env.
+// lookup returns the variables of env.
 func lookup(env control.Env) func(name string) (string, bool) {
 	kv := map[string]string{}
 	for _, s := range env.Encode() {
@@ -79,7 +79,7 @@ func (h *received) notef(format string, args ...any) {
 
 var errCrash = errors.New("crashed on purpose")
 
-// crasher is a node that notes what it receives, and fails over the hundredth message.
+// crasher is a node that records the received messages, and fails at the hundredth.
 func crasher(h *received) func(ctx context.Context, n *parallel.Node) error {
 	return func(ctx context.Context, n *parallel.Node) error {
 		tk := task.New[struct{}](n)
@@ -120,9 +120,9 @@ func feeder(ctx context.Context, n *parallel.Node) error {
 	return tk.Run(ctx)
 }
 
-// TestReplayGivesANodeTheSameAgain records a node that crashes, and lets it crash
-// again, alone.
-func TestReplayGivesANodeTheSameAgain(t *testing.T) {
+// TestReplayDeliversTheSameMessages records a node that crashes, and replays the crash
+// in a lone node.
+func TestReplayDeliversTheSameMessages(t *testing.T) {
 	dir := t.TempDir()
 	var first received
 	errs := job(t, dir, feeder, crasher(&first))
@@ -146,8 +146,8 @@ func TestReplayGivesANodeTheSameAgain(t *testing.T) {
 		if joined.Load() != 1 {
 			t.Errorf("fast %v: node 0 joined %d times", fast, joined.Load())
 		}
-		// Events of one name keep their order; two names may change places, as a
-		// large payload takes its time.
+		// Events of one name keep their order; two names may change places, because a
+		// large payload takes longer.
 		for _, event := range []string{"small", "weights", "size"} {
 			pick := func(h *received) []string {
 				return slices.DeleteFunc(slices.Clone(h.lines), func(s string) bool { return !strings.HasPrefix(s, event) })
@@ -176,7 +176,7 @@ func TestReplayRefusesAnotherProgram(t *testing.T) {
 	}
 }
 
-func TestReplayOfAMissingRecordSaysSo(t *testing.T) {
+func TestErrorOfAMissingRecord(t *testing.T) {
 	node := join(t, control.Env{JobID: "j", NodeID: 1, Nodes: 2, Replay: filepath.Join(t.TempDir(), "none")}, slog.New(slog.DiscardHandler))
 	var h received
 	if err := crasher(&h)(t.Context(), node); err == nil || !errors.Is(err, os.ErrNotExist) {
@@ -184,7 +184,7 @@ func TestReplayOfAMissingRecordSaysSo(t *testing.T) {
 	}
 }
 
-// TestMetricsAreBounded runs a job of more nodes than have numbers for each peer.
+// TestMetricsAreBounded runs a job with more nodes than the limit for metrics of each peer.
 func TestMetricsAreBounded(t *testing.T) {
 	const n = 18
 	cfg := parallel.Config{Nodes: n, Logger: slog.New(slog.DiscardHandler)}

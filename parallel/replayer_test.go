@@ -34,7 +34,7 @@ func recordOf(t *testing.T, head trace.Head, limit int64, write func(r *trace.Re
 	return path
 }
 
-// replayed is a bus that replays a record, and what it has given.
+// replayed is a bus that replays a record, and the messages that it has delivered.
 type replayed struct {
 	task.Bus
 	node    *Node
@@ -46,7 +46,7 @@ type replayed struct {
 	given []string
 }
 
-// soFar are the messages that were given until now.
+// soFar returns the messages that were delivered until now.
 func (r *replayed) soFar() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *replayed) start(t *testing.T) {
 	}
 }
 
-// Messages come in the order of the record: those before the node was ready from Start,
+// Messages are delivered in the order of the record: those before the node was ready by Start,
 // the others after it, with the pauses of the record unless it is replayed fast.
 func TestReplayKeepsOrderAndPauses(t *testing.T) {
 	for _, fast := range []bool{true, false} {
@@ -106,7 +106,7 @@ func TestReplayKeepsOrderAndPauses(t *testing.T) {
 			if !fast { // the other messages are not due yet
 				synctest.Wait()
 				if got := r.soFar(); len(got) != 1 {
-					t.Errorf("Start gives %v", got)
+					t.Errorf("Start has delivered %v", got)
 				}
 			}
 			if err := r.Done(t.Context()); err != nil {
@@ -128,11 +128,11 @@ func TestReplayKeepsOrderAndPauses(t *testing.T) {
 	}
 }
 
-// A mailbox takes as much at once as it did when the record was made.
+// A mailbox accepts as many messages at once as it did when the record was made.
 func TestReplayWaitsForRoomInTheMailbox(t *testing.T) {
 	for _, c := range []struct {
 		spec     task.ChannelSpec
-		messages int // that there are
+		messages int // number of messages
 		bytes    int // of each
 		room     int
 		used     int // messages that are in the mailbox already
@@ -170,8 +170,8 @@ func TestReplayWaitsForRoomInTheMailbox(t *testing.T) {
 	}
 }
 
-// A message for which there is no room is passed over when its listener is gone.
-func TestReplayPassesOverWhatNobodyListensTo(t *testing.T) {
+// A message without room is skipped when its listener has been removed.
+func TestReplaySkipsMessagesWithoutAListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := recordOf(t, trace.Head{}, 0, func(rec *trace.Recorder) {
 			rec.Declare(trace.Event{Name: "e"})
@@ -240,7 +240,7 @@ func TestReplayHasThePeersOfTheRecord(t *testing.T) {
 	}
 }
 
-// A task that has ended does not learn of the record that it leaves unread.
+// A task that has ended is not notified of the unread rest of the record.
 func TestReplayEndsQuietlyWhenItIsClosed(t *testing.T) {
 	for name, end := range map[string]func(r *replayed) error{
 		"closed":    func(r *replayed) error { return r.Close() },
@@ -301,7 +301,7 @@ func TestReplayStopsWithTheContextOfItsStart(t *testing.T) {
 	})
 }
 
-// The log has the reason for the end of a record that is not whole.
+// The log has the reason for the end of an incomplete record.
 func TestReplayOfARecordThatIsNotWhole(t *testing.T) {
 	fill := func(rec *trace.Recorder) {
 		rec.Declare(trace.Event{Name: "e"})
@@ -334,7 +334,7 @@ func TestReplayOfARecordThatIsNotWhole(t *testing.T) {
 	}
 }
 
-// corrupt appends bytes to the record at path that are no record.
+// corrupt appends bytes to the record at path that are not a valid record.
 func corrupt(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -406,7 +406,7 @@ func TestNodeOfAReplay(t *testing.T) {
 	}
 	c := r.node.replay.channels["e"]
 	if !c.Listened() || !c.EverListened() {
-		t.Error("what it emits is not encoded")
+		t.Error("its emitted values are not encoded")
 	}
 	select {
 	case <-r.node.ready:

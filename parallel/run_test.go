@@ -41,7 +41,7 @@ func TestRunMakesAllNodes(t *testing.T) {
 	}
 }
 
-func TestRunSaysWhoFailed(t *testing.T) {
+func TestRunNamesTheFailedNode(t *testing.T) {
 	broken := errors.New("no luck")
 	err := parallel.Run(t.Context(), parallel.Config{Nodes: 3}, func(ctx context.Context, node *parallel.Node) error {
 		tk := task.New[struct{}](node)
@@ -73,9 +73,9 @@ var (
 	answer = task.NewEvent[int]("answer")
 )
 
-// TestAListenerThatEmitsAtTheEndIsNoFailure lets a listener answer when its node
-// drains already, since the other one takes its time: the job has succeeded all
-// the same.
+// TestAListenerThatEmitsAtTheEndIsNoFailure makes a listener answer when its node
+// already drains, because the other one is slow: the job succeeds
+// nevertheless.
 func TestAListenerThatEmitsAtTheEndIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		err := parallel.Run(t.Context(), parallel.Config{Nodes: 2}, func(ctx context.Context, node *parallel.Node) error {

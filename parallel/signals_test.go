@@ -12,7 +12,7 @@ import (
 
 // A process is asked to end by a signal, or by the end of its launcher, and not after its function has
 // ended.
-func TestTheFirstOrder(t *testing.T) {
+func TestTheFirstSignalToEnd(t *testing.T) {
 	failed := errors.New("failed")
 	for name, c := range map[string]struct {
 		before func(o *orders, gone chan struct{}, done chan error)

@@ -9,7 +9,7 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// The launcher may ask for a status later than the node is ready. A node reports once that it is
+// The launcher may request a status after the node is ready. A node reports once that it is
 // ready, before any status, and its metrics do not wait for that.
 func TestTheReporterTakesUpTheInterval(t *testing.T) {
 	p := launch(t, control.Env{})

@@ -16,7 +16,7 @@ var (
 	togetherReply = task.NewEvent[int]("reply")
 )
 
-// Every node passes the barrier of its last step, and does the work behind it, although
+// Every node passes the barrier of its last step, and does the work after it, although
 // the finish of the first node ends the job.
 func TestTheLastBarrierIsPassedByAll(t *testing.T) {
 	const nodes, steps = 8, 3
@@ -41,14 +41,14 @@ func TestTheLastBarrierIsPassedByAll(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := work.Load(); got != nodes*steps {
-				t.Fatalf("%s: %d of %d steps had their work done", topology, got, nodes*steps)
+				t.Fatalf("%s: the work of %d of %d steps is done", topology, got, nodes*steps)
 			}
 		}
 	}
 }
 
-// Under WaitForAll each node runs all its steps, and what it has asked in the last one is
-// answered, however different their speed is.
+// Under WaitForAll each node runs all its steps, and its question in the last one is
+// answered, at any difference of their speeds.
 func TestWaitForAllAnswersTheLastQuestion(t *testing.T) {
 	const nodes, steps = 5, 4
 	for _, topology := range []string{"mesh", "star"} {

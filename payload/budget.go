@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// The memory that a decoded value may take, in bytes, besides the value that
-// [Plan.Decode] is given: memoryFree, and memoryPerByte for each byte of the payload, but
-// for a large one no more than memoryAhead and largePerByte for each byte.
+// The memory that a decoded value may take, in bytes, besides the value passed to [Plan.Decode]:
+// memoryFree, and memoryPerByte for each byte of the payload, but for a large payload at most
+// memoryAhead and largePerByte for each byte.
 //
-// Some values take much more memory than bytes on the wire: an empty slice is one byte,
-// and its header has 24; an empty map is one byte, and 48. A peer could fill the memory of
-// a node with them. Values of programs stay below the bound, since they are mostly
-// numbers: tensors take as much memory as bytes, lists of small structs up to 8 times as
-// much, maps with small entries up to 12 times. The memory of small values is free.
+// Some values take much more memory than bytes on the wire: an empty slice is one byte, and its
+// header has 24; an empty map is one byte, and takes 48. A peer could fill the memory of a node
+// with them. Values of programs stay below the limit, since they are mostly numbers: tensors take
+// as much memory as bytes, lists of small structs up to 8 times as much, maps with small entries up
+// to 12 times. The first memoryFree bytes are always within the budget.
 const (
 	memoryFree    = 64 << 10
 	memoryPerByte = 16
@@ -23,18 +23,18 @@ const (
 	largePerByte  = 4
 )
 
-// The sizes of what an interface may hold, and of an interface, in bytes.
+// The sizes of values that an interface may hold, and of an interface, in bytes.
 const (
 	stringBytes = 16
 	sliceBytes  = 24
 	timeBytes   = 24
 	anyBytes    = 16
-	// offsetBytes is what package time keeps of an offset that is not UTC.
+	// offsetBytes is the memory that package time keeps for an offset other than UTC.
 	offsetBytes = 160
 )
 
-// budget counts the memory that one decoded value takes. A nil budget is for payloads that
-// cannot exceed theirs: it counts nothing.
+// budget counts the memory of one decoded value. A nil budget is for payloads that cannot exceed
+// theirs: it counts nothing.
 type budget struct {
 	left, all int
 	payload   int // its length, in bytes
@@ -42,7 +42,7 @@ type budget struct {
 
 var budgets = sync.Pool{New: func() any { return new(budget) }}
 
-// newBudget returns the budget for a payload of n bytes, which goes back to budgets.
+// newBudget returns the budget for a payload of n bytes. The caller puts it back into budgets.
 func newBudget(n int) *budget {
 	b := budgets.Get().(*budget)
 	b.all, b.payload = memoryFor(n), n
@@ -50,7 +50,7 @@ func newBudget(n int) *budget {
 	return b
 }
 
-// memoryFor is the memory that a value of n bytes may take.
+// memoryFor returns the memory that a value of n bytes may take.
 func memoryFor(n int) int {
 	return min(saturate(memoryFree, memoryPerByte, n), saturate(memoryFree+memoryAhead, largePerByte, n))
 }
@@ -64,15 +64,15 @@ func (b *budget) take(n int) bool {
 	return b.left >= 0
 }
 
-// The advice for a value that takes too much memory.
+// The remedy for a value that takes too much memory.
 const slimmer = "send numbers as slices of numbers, structs in the place of maps, and fewer empty parts, or several smaller values"
 
-// exceeded is the error of the receiver.
+// exceeded returns the error of the receiver.
 func (b *budget) exceeded(pos int) error {
 	return invalid(pos, "takes more than %d bytes of memory, the limit for a payload of %d bytes: %s", b.all, b.payload, slimmer)
 }
 
-// check is the error of the sender, for a payload of n bytes.
+// check returns the error of the sender, for a payload of n bytes.
 func (b *budget) check(n int) error {
 	if b.all-b.left <= memoryFor(n) {
 		return nil
@@ -80,7 +80,7 @@ func (b *budget) check(n int) error {
 	return refuse("takes %d bytes of memory where it is decoded; the limit for its %d bytes is %d: %s", b.all-b.left, n, memoryFor(n), slimmer)
 }
 
-// product is n*size, or more than any budget where that is too large for an int.
+// product returns n*size, or more than any budget if that overflows an int.
 func product(n, size int) int {
 	if uint(n|size) < 1<<(bits.UintSize/2-1) {
 		return n * size
@@ -88,19 +88,19 @@ func product(n, size int) int {
 	return min(saturate(0, size, n), math.MaxInt/4)
 }
 
-// objectBytes is the memory of one value that is allocated on its own.
+// objectBytes returns the memory of one value that is allocated on its own.
 func objectBytes(t reflect.Type) int { return (int(t.Size()) + word - 1) &^ (word - 1) }
 
-// The memory of a map: its head, groups of 8 entries with 8 bytes of control, and of a map
-// with more than one group up to 5/2 places for each entry. Keys and values of more than 128
-// bytes are allocated on their own.
+// The memory of a map: its head, groups of 8 entries with 8 control bytes, and, in a map with more
+// than one group, up to 5/2 places for each entry. Keys and values of more than 128 bytes are
+// allocated on their own.
 const (
 	mapHead     = 48
 	mapGroup    = 8
 	mapIndirect = 128
 )
 
-// mapBytes is the memory of a map of n entries with keys and values of those sizes.
+// mapBytes returns the memory of a map of n entries with keys and values of those sizes.
 func mapBytes(n, key, value int) int {
 	if n == 0 {
 		return mapHead
@@ -120,15 +120,15 @@ func mapBytes(n, key, value int) int {
 	return mapHead + product(places, place) + product(n, apart)
 }
 
-// The bounds of growth, memory for each byte of a payload, of what has no length: an any
-// with maps of one entry in each other, and a time with an offset.
+// The upper bounds of growth, memory for each byte of a payload, for values without a length: an
+// any with nested maps of one entry, and a time with an offset.
 const (
 	anyGrowth  = 256
 	timeGrowth = (offsetBytes + 19) / 20
 )
 
-// growth is a bound of the memory that decoding a value takes besides its own place, for
-// each byte of its payload; math.MaxInt: there is none, as the type is within itself.
+// growth is an upper bound of the memory that decoding a value takes besides its own place, for
+// each byte of its payload; math.MaxInt means that there is none, since the type contains itself.
 func growth(c coder, within map[coder]bool) int {
 	switch c.(type) {
 	case *structCoder, *sliceCoder, *arrayCoder, *mapCoder, *pointerCoder:
@@ -165,8 +165,8 @@ func growth(c coder, within map[coder]bool) int {
 	return 0
 }
 
-// growth is that of maps of no entry, of one, and of the smallest with more than a group,
-// which take the most for each entry.
+// growth is the maximum over maps of no entry, of one, and the smallest with more than a group,
+// which take the most memory for each entry.
 func (m *mapCoder) growth(within map[coder]bool) int {
 	inside := saturate(growth(m.key, within), growth(m.value, within), 1)
 	most := perByte(m.memory(0), 1, inside)
@@ -176,12 +176,12 @@ func (m *mapCoder) growth(within map[coder]bool) int {
 	return most
 }
 
-// perByte is memory for each of bytes, rounded up, and more.
+// perByte returns memory for each of bytes, rounded up, plus more.
 func perByte(memory, bytes, more int) int {
 	return saturate(more, 1+(memory-1)/bytes, 1)
 }
 
-// boundless is the length up to which payloads of a plan cannot exceed their budget.
+// boundless returns the length up to which payloads of a plan cannot exceed their budget.
 func boundless(root coder) int {
 	g := growth(root, map[coder]bool{})
 	switch {

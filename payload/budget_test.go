@@ -100,9 +100,9 @@ func TestMemoryOfAPayloadIsBounded(t *testing.T) {
 	}
 }
 
-// TestSenderRefusesWhatTheReceiverWould holds that both count the same: the largest value that
-// is sent is decoded, and the next one is refused by both, with words that help.
-func TestSenderRefusesWhatTheReceiverWould(t *testing.T) {
+// TestSenderAndReceiverHaveOneLimit holds that both count the same: the largest value that
+// is sent is decoded, and the next one is refused by both, with a remedy in the error.
+func TestSenderAndReceiverHaveOneLimit(t *testing.T) {
 	for name, of := range map[string]func(n int) any{
 		"nil slices": func(n int) any { return new(make([][]float32, n)) },
 		"empty maps": func(n int) any {
@@ -279,7 +279,7 @@ func TestMemoryOfALargePayloadIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzMemory decodes any bytes, repeated, as types of which little takes much.
+// FuzzMemory decodes any bytes, repeated, as types of which few bytes take much memory.
 func FuzzMemory(f *testing.F) {
 	for _, c := range amplifying() {
 		f.Add(c.src[:min(len(c.src), 64)], uint16(1000))
@@ -310,7 +310,7 @@ func FuzzMemory(f *testing.F) {
 	})
 }
 
-// FuzzHonestIsDecoded sends any values: what the sender takes, the receiver takes.
+// FuzzHonestIsDecoded sends any values: the receiver accepts each value that the sender accepts.
 func FuzzHonestIsDecoded(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, uint16(seed*100))

@@ -9,18 +9,16 @@ import (
 	"unsafe"
 )
 
-// Limits bound what a [Codec] writes and accepts. Zero fields take their
-// defaults; the sender is held to the limits like the receiver, so that a value
-// that is too large fails where it is emitted.
+// Limits bound the payloads that a [Codec] writes and accepts. Zero fields take their defaults. The
+// sender checks the limits too, so that emitting a value that is too large fails.
 type Limits struct {
 	// MaxBytes is the largest payload, in bytes. Default: 1 GiB.
 	MaxBytes int
-	// MaxElements is the largest number of elements of one slice or map. It does
-	// not bound tensors, which take their own size in the payload. Default:
-	// 16,777,216.
+	// MaxElements is the largest number of elements of one slice or map. It does not limit tensors,
+	// which take their own size in the payload. Default: 16,777,216.
 	MaxElements int
-	// MaxDepth is how deeply structs, slices, arrays, maps and pointers may be
-	// nested in one value. It ends the encoding of cyclic values. Default: 256.
+	// MaxDepth is the maximum nesting of structs, slices, arrays, maps and pointers in one value.
+	// It ends the encoding of cyclic values. Default: 256.
 	MaxDepth int
 }
 
@@ -52,9 +50,8 @@ func New(l Limits) *Codec {
 	}
 }
 
-// Plan returns how values of type t travel. The work is done once per type and
-// Codec. A type that cannot travel is an [*EncodeError] with the path of what
-// is in the way.
+// Plan returns the encoding of values of type t. Each type is analysed once per Codec. The error
+// for a type that cannot travel is an [*EncodeError] with the path to the part that cannot.
 func (c *Codec) Plan(t reflect.Type) (*Plan, error) {
 	if p, ok := c.plans.Load(t); ok {
 		return p.(*Plan), nil
@@ -86,8 +83,7 @@ func (c *Codec) Plan(t reflect.Type) (*Plan, error) {
 	return kept.(*Plan), nil
 }
 
-// Plan is how the values of one type T travel. It is immutable and safe for
-// concurrent use.
+// Plan is the encoding of the values of one type T. It is immutable and safe for concurrent use.
 type Plan struct {
 	limits      Limits
 	pointer     reflect.Type // *T
@@ -98,11 +94,10 @@ type Plan struct {
 	uncounted   int // bytes of payloads that cannot exceed their budget
 }
 
-// Append appends the encoding of the value that v, a *T, points to, and returns
-// the extended buffer. Blocks are aligned relative to len(dst). Append does not
-// allocate if dst has room, unless the value holds maps, an any or types that
-// write their own bytes. On an error, an [*EncodeError], dst is returned as it
-// was.
+// Append appends the encoding of the value that v, a *T, points to, and returns the extended
+// buffer. Blocks are aligned relative to len(dst). Append does not allocate if dst has room, unless
+// the value holds maps, an any or types that write their own bytes. On an error, an [*EncodeError],
+// it returns dst unchanged.
 func (p *Plan) Append(dst []byte, v any) ([]byte, error) {
 	ptr, fault := p.target(v)
 	if fault != "" {
@@ -128,15 +123,14 @@ func (p *Plan) Append(dst []byte, v any) ([]byte, error) {
 	return out, nil
 }
 
-// Decode parses src, which must hold one encoded T and nothing else, into the
-// value that v, a *T, points to. The value is overwritten wholly, as if it had
-// been zero; the memory that it referred to is left alone.
+// Decode parses src, which must hold one encoded T and nothing else, into the value that v, a *T,
+// points to. Decode overwrites the value completely, as if it had been zero; it does not change the
+// memory that the value referred to.
 //
-// If owned is false, nothing in the value refers to src afterwards. If owned is
-// true, src belongs to the value from now on: tensors of 4 KiB or more alias
-// it where they are aligned (as they are if src was written by Append and
-// starts at an address that is a multiple of 8), with no capacity beyond their
-// length. An aliased tensor keeps all of src in memory.
+// If owned is false, the value does not refer to src afterwards. If owned is true, src belongs to
+// the value from now on: tensors of 4 KiB or more alias it where they are aligned (they are if
+// Append wrote src and src starts at an address that is a multiple of 8), with a capacity equal to
+// their length. An aliased tensor keeps all of src in memory.
 //
 // On an error, a [*DecodeError], the value is zero.
 func (p *Plan) Decode(src []byte, v any, owned bool) error {
@@ -169,7 +163,7 @@ func (p *Plan) Decode(src []byte, v any, owned bool) error {
 	return nil
 }
 
-// target returns the address of the value in v, or the fault of v.
+// target returns the address of the value in v, or a description of the fault in v.
 func (p *Plan) target(v any) (unsafe.Pointer, string) {
 	if reflect.TypeOf(v) != p.pointer {
 		return nil, "called with a " + typeName(reflect.TypeOf(v)) + " where a " + p.pointer.String() + " belongs"
@@ -193,8 +187,7 @@ func typeName(t reflect.Type) string {
 // of the hash) their schemas are. It is the same in every process and build.
 func (p *Plan) Fingerprint() uint64 { return p.fingerprint }
 
-// Schema is the shape of T in words, such as
-// "struct{Obs:[]float32 Reward:float64}". Types with one schema can be decoded
-// as each other. It does not depend on the names of types, except for those
-// that write their own bytes, nor on the host: int is an int64.
+// Schema returns the shape of T in words, such as "struct{Obs:[]float32 Reward:float64}". A payload
+// of one type can be decoded as another type with the same schema. It does not depend on the names
+// of types, except for those that write their own bytes, nor on the host: int is an int64.
 func (p *Plan) Schema() string { return p.schema }

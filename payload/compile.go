@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// builder makes the coders of one plan. A type has one coder, which is in seen
-// before its parts are built, so that recursive types end.
+// builder makes the coders of one plan. A type has one coder, which is in seen before its parts are
+// built, so that building a recursive type ends.
 type builder struct {
 	codec *Codec
 	seen  map[reflect.Type]coder
@@ -98,8 +98,7 @@ func scalarOf(k reflect.Kind) coder {
 	return nil
 }
 
-// bytesOf reports which of the interfaces for own bytes a type, or the pointer
-// to it, has.
+// bytesOf reports which of the encoding interfaces a type, or the pointer to it, has.
 func bytesOf(t reflect.Type) (appends, marshals, unmarshals bool) {
 	if t.Kind() == reflect.Interface || t.Kind() == reflect.Pointer {
 		return false, false, false
@@ -197,8 +196,7 @@ func structOrPointer(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct || t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct
 }
 
-// flattens reports whether the fields of an embedded type are taken into the
-// struct around it.
+// flattens reports whether the fields of an embedded type become fields of the struct around it.
 func (b *builder) flattens(t reflect.Type) bool {
 	appends, marshals, unmarshals := bytesOf(t)
 	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]() && !appends && !marshals && !unmarshals
@@ -260,7 +258,7 @@ func (b *builder) mapping(t reflect.Type) (coder, error) {
 	m.generic = m.value.plain()
 	switch m.key.(type) {
 	case unsignedCoder[uint], unsignedCoder[uint64]:
-		m.generic = false // the keys of a map[int64]any may be too narrow
+		m.generic = false // the keys of a map[int64]any may be narrower
 	}
 	return m, nil
 }

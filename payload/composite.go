@@ -14,7 +14,7 @@ const tooDeep = "nested more than Limits.MaxDepth deep"
 type structCoder struct {
 	traits
 	fields []field
-	room   int // what the quick fields take at most
+	room   int // the maximum size of the quick fields
 }
 
 type field struct {
@@ -22,15 +22,15 @@ type field struct {
 	name   string
 	offset uintptr
 	quick  quick
-	// Of a quickArray: its head in the low bytes, how many those are, and the
-	// number of words that follow.
+	// Of a quickArray: its head in the low bytes, the number of those bytes, and the number of
+	// words that follow.
 	head      uint64
 	headBytes int
 	words     int
 }
 
-// quick are the types that a struct's loop codes itself, in the commonest of their
-// forms: a call through an interface costs more than the few bytes of a number.
+// quick are the types that a struct's loop encodes and decodes itself, in their most common form: a
+// call through an interface costs more than the few bytes of a number.
 type quick uint8
 
 const (
@@ -142,8 +142,8 @@ func (s *structCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, o
 	}
 }
 
-// decodeQuick decodes the fields from number i on, up to one that is not quick, or
-// comes in another form than the commonest, and returns its number and place.
+// decodeQuick decodes the fields from number i on, up to one that is not quick or has another form
+// than the most common, and returns its number and position.
 func (s *structCoder) decodeQuick(src []byte, pos int, p unsafe.Pointer, i int) (field, next int) {
 	for ; i < len(s.fields) && pos < len(src); i++ {
 		f := &s.fields[i]
@@ -181,8 +181,7 @@ func (s *structCoder) decodeQuick(src []byte, pos int, p unsafe.Pointer, i int) 
 	return i, pos
 }
 
-// decodeWords decodes a quickArray, and returns how many bytes it took: 0 if it
-// comes in another form.
+// decodeWords decodes a quickArray, and returns the number of bytes read: 0 if it has another form.
 func (f *field) decodeWords(src []byte, to unsafe.Pointer) int {
 	end := f.headBytes + f.words*word
 	if len(src) < end || (binary.LittleEndian.Uint64(src)^f.head)<<(64-8*f.headBytes) != 0 {
@@ -335,8 +334,8 @@ func (a *arrayCoder) schema(w *schemaWriter) {
 	}
 }
 
-// pointerCoder codes a pointer as null or what it points to. If that may be
-// null itself, it is wrapped into an array of one.
+// pointerCoder codes a pointer as null or the value it points to. If that value may be null itself,
+// it is wrapped into an array of one.
 type pointerCoder struct {
 	traits
 	typ     reflect.Type // what it points to

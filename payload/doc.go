@@ -22,16 +22,15 @@
 // slices, arrays, maps with string or integer keys, pointers, structs,
 // recursive types, [time.Time] (with its offset, without the name of its zone
 // and without the monotonic clock) and [time.Duration]. A nil slice, map or
-// pointer arrives as nil, an empty one as empty. Cyclic values do not travel:
-// they end in an error at [Limits.MaxDepth].
+// pointer arrives as nil, an empty one as empty. Encoding a cyclic value fails at
+// [Limits.MaxDepth].
 //
-// Of a struct, exported fields travel, in their order, and fields tagged
-// payload:"-" do not. The fields of embedded structs travel as if they were
-// written in the struct itself. A struct that has fields but none that travels
-// is refused, since sending nothing is rarely intended.
+// Of a struct, exported fields travel, in their order, except fields with the tag payload:"-". The
+// fields of embedded structs travel as if they were written in the struct itself. A struct that has
+// fields but none that travels is refused, since sending nothing is rarely intended.
 //
 // A type with [encoding.BinaryAppender] or [encoding.BinaryMarshaler], and
-// [encoding.BinaryUnmarshaler], travels as the bytes that it writes itself.
+// [encoding.BinaryUnmarshaler], travels as the bytes that these methods write and parse.
 //
 // In a field of type any travel: nil, booleans, numbers, strings, times,
 // tensors, and slices and maps of these. They arrive as nil, bool, int64 (or
@@ -45,26 +44,21 @@
 //
 // # Memory
 //
-// [Plan.Decode] overwrites the value wholly, as if it had been zero before: no
-// old data remains and no memory of the old value is reused. Nothing is
-// allocated before its length was checked against the bytes that are left, and
-// before its memory was taken from a budget: besides the value that Decode is
-// given, a value takes at most 64 KiB, and 16 bytes for each byte of its
-// payload; a large one at most 64 MiB, and 4 bytes for each. This counts elements of slices with their Go sizes, fields that do
-// not travel included, entries of maps with the places that the runtime keeps
-// free, strings, what pointers point to and what interfaces hold, but not what
-// the allocator rounds up, nor what a type that parses its own bytes allocates.
+// [Plan.Decode] overwrites the value completely, as if it had been zero before: no old data remains and no memory of the old
+// value is reused. Before each allocation, Decode checks the length against the remaining bytes and takes the memory from a
+// budget: besides the value passed to Decode, a value takes at most 64 KiB plus 16 bytes for each byte of its payload; a large
+// value takes at most 64 MiB plus 4 bytes for each. This counts elements of slices with their Go sizes, including fields that
+// do not travel, entries of maps including the places that the runtime keeps free, strings, the targets of pointers and the
+// contents of interfaces. It does not count what the allocator rounds up, nor what a type that parses its own bytes allocates.
 //
-// [Plan.Append] refuses a value that exceeds this budget, so that it fails where
-// it is emitted. Tensors take as much memory as bytes, lists of structs some
-// times as much. Only large values with hardly anything in them exceed it, such
-// as 10,000 nil slices, or 300 maps of one short entry, with nothing else
-// beside them. Where two hosts have types of different sizes for one schema,
-// each counts its own.
+// [Plan.Append] refuses a value that exceeds this budget, so that emitting it fails. Tensors take
+// as much memory as bytes, lists of structs several times as much. Only large values of almost
+// empty parts exceed it, such as 10,000 nil slices, or 300 maps of one short entry, without other
+// data. If two hosts have types of different sizes for one schema, each counts its own.
 //
 // # Concurrency and errors
 //
-// A [Codec] and its [Plan]s are safe for concurrent use. A value that cannot travel
-// is an [*EncodeError]; input that is not a value of the type is a
-// [*DecodeError]. Both name the path to the fault inside the value.
+// A [Codec] and its [Plan]s are safe for concurrent use. The error for a value that cannot travel
+// is an [*EncodeError]; the error for input that is not a value of the type is a [*DecodeError].
+// Both name the path to the fault inside the value.
 package payload

@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// anyCoder codes interfaces without methods: plain data, read without knowing
-// its type.
+// anyCoder codes interfaces without methods: plain data, which can be read without knowing its
+// type.
 type anyCoder struct {
 	scalar
 	codec *Codec
@@ -19,7 +19,7 @@ func (a *anyCoder) append(dst []byte, p unsafe.Pointer, base, depth int, b *budg
 	start := len(dst)
 	dst, err := a.appendValue(dst, p, base, depth)
 	if b != nil && err == nil {
-		// The types that it arrives as follow from its bytes alone.
+		// The types after decoding follow from the bytes alone.
 		memory, _ := dynamicBytes(dst, start)
 		b.take(memory)
 	}
@@ -222,19 +222,19 @@ func decodeWith[T any](c coder, src []byte, pos int, b *budget) (any, int, error
 	if err != nil {
 		return nil, next, err
 	}
-	// An interface that holds a string, a slice or a time points to it: v is where it
-	// points to, instead of a copy.
+	// An interface that holds a string, a slice or a time points to it: v is that target, so no
+	// copy is made.
 	boxed := any(zero)
 	(*[2]unsafe.Pointer)(unsafe.Pointer(&boxed))[1] = unsafe.Pointer(v)
 	return boxed, next, nil
 }
 
-// boxBytes is the memory of a number that an interface holds.
+// boxBytes returns the memory of a number that an interface holds.
 func boxBytes(initial byte, arg uint64) int {
 	switch initial >> 5 {
 	case majorUint:
 		if arg <= math.MaxUint8 {
-			return 0 // the runtime has all of them
+			return 0 // the runtime has static values for these
 		}
 		return word
 	case majorNegative:
@@ -247,12 +247,12 @@ func boxBytes(initial byte, arg uint64) int {
 	return 0
 }
 
-// entriesBytes is the memory of a map that an interface holds, and of the place where its
-// keys are decoded.
+// entriesBytes returns the memory of a map that an interface holds, and of the place where its keys
+// are decoded.
 func entriesBytes(n, key int) int { return mapBytes(n, key, anyBytes) + key }
 
-// dynamicBytes is the memory that decoding the item at pos as an any takes, and where the
-// item ends. The item is as append has written it.
+// dynamicBytes returns the memory that decoding the item at pos as an any takes, and the end of the
+// item. append must have written the item.
 func dynamicBytes(src []byte, pos int) (memory, next int) {
 	pos = skipSelf(src, pos)
 	initial, arg, next, err := readHead(src, pos)
@@ -272,7 +272,7 @@ func dynamicBytes(src []byte, pos int) (memory, next int) {
 		if n > 0 && src[next]>>5 <= majorNegative {
 			key = word
 		}
-		return dynamicItems(src, next, 2*n, entriesBytes(n, key)) // its keys as items: a little too much
+		return dynamicItems(src, next, 2*n, entriesBytes(n, key)) // its keys as items: slightly too much
 	case majorTag:
 		if arg != tagTimeText {
 			return dynamicBytes(src, next) // a typed array: its byte string
@@ -284,7 +284,7 @@ func dynamicBytes(src []byte, pos int) (memory, next int) {
 	return boxBytes(initial, arg), next
 }
 
-// dynamicItems is the memory of n items, and of what holds them.
+// dynamicItems returns the memory of n items and of their container.
 func dynamicItems(src []byte, pos, n, memory int) (int, int) {
 	for range n {
 		var item int

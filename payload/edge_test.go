@@ -179,7 +179,7 @@ func TestDepthIsBoundedInEveryKindOfNesting(t *testing.T) {
 	}
 }
 
-// deep is a plan that nests more deeply than the test of that needs.
+// deep returns a plan whose limit is lower than the nesting of the test.
 func deep(t *testing.T, typ reflect.Type) *Plan {
 	t.Helper()
 	p, err := New(Limits{MaxDepth: 100}).Plan(typ)
@@ -211,7 +211,7 @@ func (shrinking) AppendBinary(dst []byte) ([]byte, error) { return dst[:len(dst)
 func (shrinking) MarshalBinary() ([]byte, error)          { return nil, nil }
 func (*shrinking) UnmarshalBinary([]byte) error           { return nil }
 
-func TestOwnBytesThatTakeFromOthersAreRefused(t *testing.T) {
+func TestOwnBytesThatRemoveBytesOfOthersAreRefused(t *testing.T) {
 	for _, v := range []any{&shrinking{}, &[]shrinking{{}}} {
 		p := mustPlan(t, reflect.TypeOf(v).Elem())
 		out, err := p.Append([]byte("before"), v)

@@ -21,9 +21,9 @@ func (e *EncodeError) Error() string {
 // Unwrap returns the error of the type that writes its own bytes, if any.
 func (e *EncodeError) Unwrap() error { return e.Err }
 
-// DecodeError reports that bytes are not a value of the type that was asked for.
+// DecodeError reports that bytes are not a value of the requested type.
 type DecodeError struct {
-	Type   string // the Go type that was wanted
+	Type   string // the requested Go type
 	Path   string // where inside it, such as "Layers[3].Data"; empty for the whole
 	Offset int    // byte of the payload at which the faulty item starts
 	What   string // the fault there
@@ -51,7 +51,7 @@ func render(verb, typ, path, what string, err error) string {
 	return b.String()
 }
 
-// at puts one segment in front of the path of an error on its way out.
+// at adds a segment at the beginning of the path of an error.
 func at(err error, segment string) error {
 	switch e := err.(type) { //nolint:errorlint // ours, and not wrapped on its way out
 	case *DecodeError:
@@ -81,7 +81,7 @@ func invalid(pos int, format string, args ...any) error {
 	return &DecodeError{Offset: pos, What: fmt.Sprintf(format, args...)}
 }
 
-// unexpected reports which item was found instead of another.
+// unexpected reports the item found in place of another.
 func unexpected(pos int, initial byte, want string) error {
 	return invalid(pos, "%s where %s belongs", describe(initial), want)
 }

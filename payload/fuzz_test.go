@@ -28,11 +28,11 @@ func decodedTypes() []reflect.Type {
 	}
 }
 
-// memoryOnce is what decoding may allocate besides the value: the plans, the error and what
-// the runtime does in the meantime.
+// memoryOnce is the memory that decoding may allocate besides the value: the plans, the error and allocations of
+// the runtime meanwhile.
 const memoryOnce = 64 << 10
 
-// mayTake is what decoding n bytes may allocate: the budget, of which the allocator rounds
+// mayTake returns the number of bytes that decoding n bytes may allocate: the budget, of which the allocator rounds
 // each part up by a quarter at most.
 func mayTake(n int) uint64 { return uint64(memoryOnce + memoryFor(n)/4*5) }
 

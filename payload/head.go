@@ -33,7 +33,7 @@ const (
 	tagSelfDescribed = 55799 // "this is CBOR"; means nothing, and pads three bytes
 )
 
-// blockBytes is the size from which a tensor is worth aligning and aliasing.
+// blockBytes is the minimum size of a tensor that is aligned and aliased.
 const blockBytes = 4096
 
 // appendHead appends the shortest head of a major type and its argument.
@@ -64,10 +64,10 @@ func appendWideHead(dst []byte, major byte, arg uint64, size int) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, major<<5|27), arg)
 }
 
-// appendBlockHead appends the tag and the byte string head of a typed array of
-// n bytes. A large block gets heads wider than needed, and where that is not
-// enough a tag 55799 before them, so that it starts at a multiple of align,
-// counted from the start of the payload, which is offset bytes back.
+// appendBlockHead appends the tag and the byte string head of a typed array of n bytes. For a large
+// block it uses wider heads than needed, and if that is not enough a tag 55799 before them, so that
+// the block starts at a multiple of align, counted from the start of the payload, which is offset
+// bytes back.
 func appendBlockHead(dst []byte, tag, n uint64, align, offset int) []byte {
 	if n >= blockBytes && align > 1 {
 		if self, tagSize, lenSize, ok := alignedHead(n, align, offset); ok {
@@ -101,8 +101,8 @@ func alignedHead(n uint64, align, offset int) (self bool, tagSize, lenSize int, 
 	return self, tagSize, lenSize, ok
 }
 
-// readHead reads the head at pos: its initial byte, its argument (for floats,
-// their bits) and where the next byte is. Indefinite lengths are refused.
+// readHead reads the head at pos: its initial byte, its argument (for floats, their bits) and the
+// position of the next byte. It refuses indefinite lengths.
 func readHead(src []byte, pos int) (initial byte, arg uint64, next int, err error) {
 	if pos >= len(src) {
 		return 0, 0, pos, invalid(pos, "the input ends too early")
@@ -147,8 +147,8 @@ func skipSelf(src []byte, pos int) int {
 
 func isNull(initial byte) bool { return initial == byteNull || initial == byteUndefined }
 
-// readCount checks the number of elements of an array or pairs of a map, each
-// of which takes at least each bytes, against what is left and against limit.
+// readCount checks the number of elements of an array or pairs of a map, each of which takes at
+// least each bytes, against the remaining bytes and against limit.
 func readCount(src []byte, pos, next int, n uint64, each, limit int) (int, error) {
 	left := len(src) - next
 	if n > uint64(left/each) {
@@ -160,8 +160,8 @@ func readCount(src []byte, pos, next int, n uint64, each, limit int) (int, error
 	return int(n), nil
 }
 
-// readBlock checks the length of a byte or text string against what is left,
-// and returns its content and where it ends.
+// readBlock checks the length of a byte or text string against the remaining bytes, and returns its
+// content and its end.
 func readBlock(src []byte, pos, next int, n uint64) ([]byte, int, error) {
 	if left := len(src) - next; n > uint64(left) {
 		return nil, 0, invalid(pos, "a string of %d bytes where %d are left", n, left)

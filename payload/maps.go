@@ -111,7 +111,7 @@ func (m *mapCoder) decode(src []byte, pos int, p unsafe.Pointer, depth int, owne
 	return next, nil
 }
 
-// memory is what a map of n entries takes, and the place where its entries are decoded.
+// memory returns the memory of a map of n entries, and of the place where its entries are decoded.
 func (m *mapCoder) memory(n int) int {
 	key, value := m.typ.Key(), m.typ.Elem()
 	memory := mapBytes(n, int(key.Size()), int(value.Size()))
@@ -131,7 +131,7 @@ func (m *mapCoder) schema(w *schemaWriter) {
 	}
 }
 
-// keySegment is the step of a path into the entry of an encoded key.
+// keySegment returns the segment of a path for the entry of an encoded key.
 func keySegment(encoded []byte) string {
 	const shown = 64
 	initial, arg, next, err := readHead(encoded, 0)

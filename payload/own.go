@@ -18,8 +18,8 @@ type ownCoder struct {
 
 func (*ownCoder) plain() bool { return false }
 
-// ownHead is the room that is kept before the bytes of a whole payload: tag
-// 55799 and a length of 4 bytes, so that they start at byte 8.
+// ownHead is the room before the bytes of a whole payload: tag 55799 and a length of 4 bytes, so
+// that they start at byte 8.
 const ownHead = 8
 
 func (o *ownCoder) append(dst []byte, p unsafe.Pointer, base, _ int, b *budget) ([]byte, error) {
@@ -85,8 +85,8 @@ func (o *ownCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool, 
 	return next, nil
 }
 
-// unmarshal lets v decode block, which may hold anything: a panic of v, as over a length that
-// is not there, is a failure to decode.
+// unmarshal makes v decode block, which may hold any bytes: it returns a panic of v, such as for a
+// wrong length, as an error.
 func unmarshal(v encoding.BinaryUnmarshaler, block []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

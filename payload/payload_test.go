@@ -138,7 +138,7 @@ func mustAppend(t testing.TB, p *Plan, v any) []byte {
 	return b
 }
 
-// roundTrip encodes *v and decodes it over junk, owned and not.
+// roundTrip encodes *v and decodes it over other values, owned and not.
 func roundTrip(t *testing.T, v any) {
 	t.Helper()
 	typ := reflect.TypeOf(v).Elem()
@@ -271,7 +271,7 @@ type otherSide struct{ X int }
 
 func (*otherSide) UnmarshalBinary([]byte) error { return nil }
 
-func TestWhatCannotTravelIsNamed(t *testing.T) {
+func TestErrorNamesTheTypeThatCannotTravel(t *testing.T) {
 	type inner struct{ Ch chan int }
 	type mixed struct {
 		netip.Addr

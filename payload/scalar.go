@@ -11,12 +11,12 @@ import (
 
 // coder writes and reads the values of one type.
 type coder interface {
-	// append appends the value at p. The payload starts at dst[base]; depth is
-	// how many more levels may be opened. It takes from b the memory that the value
-	// takes where it is decoded, besides the place at p.
+	// append appends the value at p. The payload starts at dst[base]; depth is the number of
+	// further levels allowed. It takes from b the memory that decoding the value takes, besides the
+	// place at p.
 	append(dst []byte, p unsafe.Pointer, base, depth int, b *budget) ([]byte, error)
-	// decode reads the item at pos into p and returns where it ends. It takes from b
-	// the memory that it allocates, before it does.
+	// decode reads the item at pos into p and returns its end. It takes from b the memory that it
+	// allocates, before it allocates it.
 	decode(src []byte, pos int, p unsafe.Pointer, depth int, owned bool, b *budget) (int, error)
 	// minBytes is a lower bound of the encoded size, at least 1.
 	minBytes() int
@@ -159,7 +159,7 @@ func (float32Coder) append(dst []byte, p unsafe.Pointer, _, _ int, _ *budget) ([
 	return appendFloat32(dst, *(*uint32)(p)), nil
 }
 
-// appendFloat32 takes the bits of the number, so that no NaN is changed.
+// appendFloat32 takes the bits of the number, which preserves NaNs.
 func appendFloat32(dst []byte, v uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(dst, byteSingle), v)
 }
@@ -197,7 +197,7 @@ func (float64Coder) append(dst []byte, p unsafe.Pointer, _, _ int, _ *budget) ([
 	return appendFloat64(dst, *(*uint64)(p)), nil
 }
 
-// appendFloat64 takes the bits of the number.
+// appendFloat64 takes the bits of the number, which preserves NaNs.
 func appendFloat64(dst []byte, v uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, byteDouble), v)
 }
@@ -225,8 +225,8 @@ func (float64Coder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool,
 
 func (float64Coder) schema(w *schemaWriter) { w.WriteString("float64") }
 
-// asFloat64 is the number in a head: a float of any width, or an integer that a
-// float64 holds exactly, as some languages write whole numbers.
+// asFloat64 returns the number in a head: a float of any width, or an integer that a float64
+// represents exactly, as some languages write whole numbers.
 func asFloat64(pos int, initial byte, arg uint64) (float64, error) {
 	switch initial {
 	case byteHalf:
@@ -247,7 +247,7 @@ func asFloat64(pos int, initial byte, arg uint64) (float64, error) {
 	return float64(arg), nil
 }
 
-// halfFloat is the number in an IEEE 754 binary16.
+// halfFloat returns the number in an IEEE 754 binary16.
 func halfFloat(h uint16) float64 {
 	exponent, mantissa := int(h>>10)&31, float64(h&1023)
 	var v float64

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// formatName begins what is hashed into a fingerprint. It changes when the
-// bytes of the format change.
+// formatName is the beginning of the hashed text of a fingerprint. It changes when the bytes of the
+// format change.
 const formatName = "ditask payload 1\n"
 
-// maxSchemaBytes bounds types that refer to each other so often that writing
-// them out would not end in reasonable time.
+// maxSchemaBytes limits the schemas of types that refer to each other so often that writing them
+// out would take too long.
 const maxSchemaBytes = 1 << 20
 
 // schemaWriter writes the shape of a type. A composite inside itself is
@@ -30,7 +30,7 @@ func schemaOf(root coder) (string, error) {
 	return w.String(), nil
 }
 
-// enter opens a composite, and reports whether its inside is to be written.
+// enter opens a composite, and reports whether its parts must be written.
 func (w *schemaWriter) enter(c coder) bool {
 	if i := slices.Index(w.open, c); i >= 0 {
 		w.WriteString("^" + strconv.Itoa(len(w.open)-i))

@@ -106,8 +106,8 @@ func (t *numbers) appendWidened(dst []byte, data unsafe.Pointer, count int) []by
 	return dst
 }
 
-// found is what stands instead of a tensor: null, a block of raw numbers,
-// or a plain array of count items that starts at next.
+// found describes the item that represents a tensor: null, a block of raw numbers, or a plain array
+// of count items that starts at next.
 type found struct {
 	null  bool
 	block []byte // nil for a plain array
@@ -161,7 +161,7 @@ func (t *numbers) findBlock(src []byte, pos, next int, n uint64, f found) (found
 	return f, nil
 }
 
-// aliases reports whether the block can be used where it is.
+// aliases reports whether the value can alias the block.
 func (t *numbers) aliases(f found) bool {
 	return len(f.block) >= blockBytes && !f.swap && t.memory == t.size &&
 		uintptr(unsafe.Pointer(unsafe.SliceData(f.block)))%uintptr(t.size) == 0
@@ -283,7 +283,7 @@ type tensorArrayCoder struct {
 	traits
 	numbers
 	len  int
-	head string // what a small block begins with, if its bytes are as they are in memory
+	head string // the beginning of a small block, if its bytes are equal in memory and on the wire
 }
 
 // prepare makes the head of a small block.

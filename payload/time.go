@@ -42,8 +42,8 @@ func appendTime(dst []byte, t time.Time) ([]byte, error) {
 	return out, nil
 }
 
-// decode accepts tag 0 with text and tag 1 with a number of seconds, both
-// without their tags, and null for the zero time, as others write it.
+// decode accepts tag 0 with text and tag 1 with a number of seconds, both also without their tags,
+// and null for the zero time, as other implementations write it.
 func (timeCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool, b *budget) (int, error) {
 	initial, arg, next, err := readHead(src, pos)
 	if err != nil {
@@ -87,7 +87,7 @@ func (timeCoder) decode(src []byte, pos int, p unsafe.Pointer, _ int, _ bool, b 
 	return next, nil
 }
 
-// zoneBytes is the memory of the zone of a time with that text.
+// zoneBytes returns the memory of the zone of a time with that text.
 func zoneBytes(text []byte) int {
 	if len(text) == 0 || text[len(text)-1] == 'Z' {
 		return 0

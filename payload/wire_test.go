@@ -37,7 +37,7 @@ func wireExample() wireSample {
 	}
 }
 
-func TestTheWorkedExampleIsWhatWeWrite(t *testing.T) {
+func TestTheWorkedExampleIsEncodedAsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/wire.md")
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func TestR5SendsToALostNodeAreCountedUntilItIsBack(t *testing.T) {
 			send(5, nil)
 			<-time.After(20 * time.Second)
 			if !out[0].Listened() {
-				t.Error("a task would not send")
+				t.Error("no peer has listened")
 			}
 			send(7, nil)
 			send(3, func(p router.Peer) bool { return p.ID == 2 })
@@ -96,7 +96,7 @@ func TestR5SendsToALostNodeAreCountedUntilItIsBack(t *testing.T) {
 	})
 }
 
-// Messages to a node that has left, or is about to, are counted, and are no losses.
+// Messages to a node that has left, or is leaving, are counted, and are not losses.
 func TestSendsToANodeThatLeftAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)
@@ -152,8 +152,8 @@ func TestNodeThatDidNotListenMissesNothing(t *testing.T) {
 	})
 }
 
-// Every message for a node that goes away while many are sent is delivered, reported or in
-// an error, whenever it goes: sent = delivered + reported.
+// Every message for a node that leaves or is lost during many sends is delivered, reported or in
+// an error, at any time of the end: sent = delivered + reported.
 func TestR5NothingIsUncountedWhileANodeGoes(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		for round := range 20 {

@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/internal/logtest"
 )
 
-// ending is a listener that ends with an error of its own.
+// ending is a listener that ends with a given error.
 type ending struct {
 	lame
 	end chan struct{}
@@ -44,7 +44,7 @@ func TestLogOfAListenerThatEnds(t *testing.T) {
 			close(l.end)
 			<-time.After(149 * time.Millisecond) // it is tried again every 50 ms
 			if n := strings.Count(log.String(), `msg="cannot accept" err=EOF`); n != c.lines || strings.Count(log.String(), "\n") != n {
-				t.Errorf("%s: the log says:\n%s", name, log.String())
+				t.Errorf("%s: the log:\n%s", name, log.String())
 			}
 			_ = r.Close()
 		})
@@ -75,7 +75,7 @@ func TestListenerOfANode(t *testing.T) {
 			t.Error(err)
 		}
 		if n := r.Refused()["crowd"]; n != 1 || r.Stats().Accepted != 2 {
-			t.Errorf("%d are turned away of %d", n, r.Stats().Accepted)
+			t.Errorf("%d of %d are refused", n, r.Stats().Accepted)
 		}
 		_ = theirs[0].Close()
 	})

@@ -22,7 +22,7 @@ func (countingTransport) Counters() map[string]int64 { return map[string]int64{"
 func TestStatsOfTheTransport(t *testing.T) {
 	r := openRouter(t, Config{Transport: countingTransport{}})
 	if _, err := r.call(t.Context(), "mem://a", -1, r.cfg.HandshakeTimeout); err == nil {
-		t.Error("nobody is there")
+		t.Error("a dial without a listener succeeds")
 	}
 	st := r.Stats()
 	if st.Transport["open_connections"] != 3 || st.DialsFailed != 1 || st.Dialed != 0 || st.Accepted != 0 {
@@ -89,8 +89,8 @@ func TestMissesOfTwoIncarnations(t *testing.T) {
 		t.Errorf("it has left: %+v", st)
 	}
 	r.mu.Lock()
-	now := ch.c.absent(newer, true)         // as senders have it
-	ch.c.absent(older, false).missed.Add(1) // by one that has looked long ago
+	now := ch.c.absent(newer, true)         // for senders
+	ch.c.absent(older, false).missed.Add(1) // by a sender with an old list of peers
 	r.mu.Unlock()
 	now.missed.Add(1)
 	if st := r.Stats().Streams[0]; st.Sent != 10 || st.Lost != 3 || st.Away != 7 {
@@ -134,7 +134,7 @@ type failingConn struct{ *slowConn }
 
 func (failingConn) TryWrite([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// A connection that a sender cannot write to is given up, and the frames sent are kept for the next
+// A connection that a sender cannot write to is closed, and the sent frames are kept for the next
 // one.
 func TestConnectionThatASenderCannotWriteTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestConnectionThatASenderCannotWriteTo(t *testing.T) {
 		select {
 		case <-l.ended:
 		default:
-			t.Error("the connection goes on")
+			t.Error("the connection continues")
 		}
 		if s.current() != nil || !errors.Is(l.why, io.ErrClosedPipe) || s.log.undelivered() != 1 || s.log.todo == 0 {
 			t.Errorf("link %v, %v, %d undelivered", s.current(), l.why, s.log.undelivered())
@@ -166,7 +166,7 @@ type netConn struct {
 func (c netConn) NetConn() net.Conn { return c.under }
 
 // An unauthenticated connection is closed without an alert of TLS.
-func TestHangUpIsWithoutWords(t *testing.T) {
+func TestHangUpSendsNoAlert(t *testing.T) {
 	hung := ""
 	over := &caller{hang: func() { hung += "over" }}
 	under := &caller{hang: func() { hung += "under" }}

@@ -9,8 +9,8 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// Frames are acknowledged in groups of 256, so that their sender keeps no more for a peer that sends
-// nothing itself.
+// Frames are acknowledged in groups of 256, so that their sender keeps at most that many for a peer that sends
+// no frames itself.
 func TestFramesAreAcknowledgedInRuns(t *testing.T) {
 	for _, tt := range []struct{ messages, bytes, most int }{{300, 1, 50}, {20, 30 << 10, 10}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -50,7 +50,7 @@ func TestLeafThatCannotAnswerTheHubLogsIt(t *testing.T) {
 			}
 			<-time.After(time.Minute)
 			if said := strings.Contains(log.String(), `msg="cannot answer the hub" for=node.2 err="no route"`); said == closed {
-				t.Errorf("closed %v: the log says:\n%s", closed, log)
+				t.Errorf("closed %v: the log:\n%s", closed, log)
 			}
 			if n := r.answering.Load(); n != 0 {
 				t.Errorf("%d answers are under way", n)
@@ -60,7 +60,7 @@ func TestLeafThatCannotAnswerTheHubLogsIt(t *testing.T) {
 	}
 }
 
-// A hub that refuses an answer because no node waits for it any more is no fault; any other refusal
+// A hub that refuses an answer because no node waits for it any more is not a fault; any other refusal
 // is. Neither is called again.
 func TestLeafThatTheHubRefuses(t *testing.T) {
 	for code, fault := range map[string]bool{RefuseRelay: false, RefuseToken: true} {
@@ -84,14 +84,14 @@ func TestLeafThatTheHubRefuses(t *testing.T) {
 			<-time.After(20 * time.Second)
 			synctest.Wait()
 			if strings.Contains(log.String(), "said the hub") != fault || calls != 1 {
-				t.Errorf("%s: %d calls, the log says:\n%s", code, calls, log)
+				t.Errorf("%s: %d calls, the log:\n%s", code, calls, log)
 			}
 			_ = r.Close()
 		})
 	}
 }
 
-// A side that hangs up when it is greeted may want TLS.
+// A side that closes the connection after a hello may require TLS.
 func TestHangUpWithoutTLSIsExplained(t *testing.T) {
 	a, b := net.Pipe()
 	_, _ = a.Close(), b.Close()

@@ -100,7 +100,7 @@ func TestMessageThatBeganBeforeTheListenerIsNotReceived(t *testing.T) {
 
 // A peer announces many large messages of events that this node listens to: the node takes memory for
 // twice the bytes that have arrived, and a bounded amount ahead.
-func TestR7MemoryAheadOfWhatComesIsBoundedForAPeer(t *testing.T) {
+func TestR7MemoryAheadOfReceivedBytesIsBoundedForAPeer(t *testing.T) {
 	const events = 100
 	g := meet(t, func(c *Config) { c.ChunkBytes = 256 << 10 })
 	for i := range events {
@@ -132,7 +132,7 @@ func TestR7MemoryAheadOfWhatComesIsBoundedForAPeer(t *testing.T) {
 }
 
 // The same bound holds for all peers together.
-func TestR7MemoryAheadOfWhatComesIsBoundedForANode(t *testing.T) {
+func TestR7MemoryAheadOfReceivedBytesIsBoundedForANode(t *testing.T) {
 	r := openRouter(t, Config{})
 	var all []*inStream
 	for i := range 2 * nodeAhead / peerAhead {
@@ -163,7 +163,7 @@ func TestR7MemoryAheadOfWhatComesIsBoundedForANode(t *testing.T) {
 	}
 }
 
-// A message that finds no memory ahead of it comes in all the same.
+// A message is received even if no memory can be reserved ahead of it.
 func TestMessageComesInWhenNoMemoryIsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, full := range []bool{false, true} {

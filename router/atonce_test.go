@@ -95,7 +95,7 @@ func TestTimeThatAPingTakes(t *testing.T) {
 }
 
 // Close reports what the peers have not acknowledged, and Drain and Leave end with it.
-func TestCloseReportsWhatIsNotAcknowledged(t *testing.T) {
+func TestCloseReportsUnacknowledgedMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)
 		defer j.close()
@@ -117,7 +117,7 @@ func TestCloseReportsWhatIsNotAcknowledged(t *testing.T) {
 		if !ok || gone.Node != 1 || gone.Undelivered != 1 || !errors.Is(err, router.ErrClosed) || strings.Contains(err.Error(), "\n") {
 			t.Error(err)
 		}
-		if took := time.Since(began); took != time.Second { // for the leave to be taken
+		if took := time.Since(began); took != time.Second { // for the leave to be received
 			t.Errorf("closed after %v", took)
 		}
 		for range 3 {
@@ -132,8 +132,8 @@ func TestCloseReportsWhatIsNotAcknowledged(t *testing.T) {
 	})
 }
 
-// Only the hub of a star, and only after Drain, waits for the others when it is closed.
-func TestCloseThatWaitsForNobody(t *testing.T) {
+// Only the hub of a star, and only after Drain, waits for the other nodes when it is closed.
+func TestCloseThatDoesNotWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		topology router.Topology
 		node     int

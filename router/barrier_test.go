@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// enter calls Barrier and tells when it has returned.
+// enter calls Barrier and returns a channel of its result.
 func enter(ctx context.Context, r *router.Router, name string) <-chan error {
 	out := make(chan error, 1) // one result
 	go func() { out <- r.Barrier(ctx, name) }()
@@ -87,7 +87,7 @@ func TestR6BarrierCountsNodesThatEnteredAndWent(t *testing.T) {
 	}
 }
 
-// A newcomer takes over the rounds of its peers, so that its first call meets theirs.
+// A newcomer takes over the rounds of its peers, so that its first call enters the same round as theirs.
 func TestR6NewcomerTakesOverTheRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, func(c *router.Config) { c.PeerTimeout = time.Second })
@@ -132,7 +132,7 @@ func TestR6NewcomerWaitsForThePresentOnly(t *testing.T) {
 	})
 }
 
-func TestR6BarrierNamesWhoIsMissing(t *testing.T) {
+func TestR6BarrierNamesTheMissingNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)
 		defer j.close()
@@ -190,8 +190,8 @@ func TestDoneWaitsForAll(t *testing.T) {
 	})
 }
 
-// A node that has left is not waited for; one that was done and is lost has to be done again; a
-// newcomer learns which nodes are done.
+// A node that has left is not waited for; one that was done and is lost must be done again; a
+// newcomer receives which nodes are done.
 func TestDoneAndNodesThatGoAndCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 4, func(c *router.Config) { c.PeerTimeout = time.Second })
@@ -265,7 +265,7 @@ func TestR6BarrierFailsAtOnceForADoneNode(t *testing.T) {
 	})
 }
 
-// A node that is about to leave, and one that ends without having been done, are not waited
+// A node that is leaving, and one that ends without having been done, are not waited
 // for.
 func TestDoneDoesNotWaitForNodesThatEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestDoneDoesNotWaitForNodesThatEnd(t *testing.T) {
 		j.start()
 		done := make(chan error, 1) // one result
 		go func() { done <- j.nodes[0].Done(t.Context()) }()
-		if err := j.nodes[1].Leave(t.Context()); err != nil { // and stays a while
+		if err := j.nodes[1].Leave(t.Context()); err != nil { // but does not close yet
 			t.Error(err)
 		}
 		if err := returned(done); !errors.Is(err, errWaits) {

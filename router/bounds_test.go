@@ -175,7 +175,7 @@ func TestAnEventThatDiffersIsAFailure(t *testing.T) {
 		select {
 		case <-woken:
 		default:
-			t.Error("nobody who waits is woken")
+			t.Error("the waiting goroutines are not woken")
 		}
 		select {
 		case c := <-changes:
@@ -183,7 +183,7 @@ func TestAnEventThatDiffersIsAFailure(t *testing.T) {
 				t.Errorf("%+v", c)
 			}
 		default:
-			t.Error("the watchers are not told")
+			t.Error("the watchers are not notified")
 		}
 	})
 }

@@ -35,7 +35,7 @@ func TestWaitsBetweenCalls(t *testing.T) {
 }
 
 // The action after a call depends on how the call has ended.
-func TestWhatFollowsACall(t *testing.T) {
+func TestActionAfterACall(t *testing.T) {
 	refusal := func(code string) error { return &RefusedError{code, "why", "a"} }
 	for name, c := range map[string]struct {
 		err    error
@@ -45,7 +45,7 @@ func TestWhatFollowsACall(t *testing.T) {
 		again  bool
 		left   bool
 		fails  bool
-		said   string        // why the address cannot be reached
+		said   string        // the reason why the address cannot be reached
 		paused time.Duration // before the next call
 	}{
 		"connected":               {nil, nil, false, nil, true, false, false, "", 0},
@@ -88,7 +88,7 @@ func TestWhatFollowsACall(t *testing.T) {
 					t.Errorf("again %v, left %v, after %v", again, wait.left, took)
 				}
 				if l != nil && !wait.since.IsZero() {
-					t.Error("it waits as if calls had failed until now")
+					t.Error("the wait is as long as after failed calls")
 				}
 				if (r.failure != nil) != c.fails || c.fails && r.failure.Error() != "join the job: a: refused (limits): why" {
 					t.Error(r.failure)
@@ -102,7 +102,7 @@ func TestWhatFollowsACall(t *testing.T) {
 	}
 }
 
-// A node at an attach address has left if it is gone in order, had that address, and is not back.
+// A node at an attach address has left if it left in order, had that address, and has not returned.
 func TestWhetherTheNodeAtAnAddressHasLeft(t *testing.T) {
 	for name, c := range map[string]struct {
 		was  former
@@ -163,8 +163,8 @@ func TestPeersThatAreTakenBack(t *testing.T) {
 	}
 }
 
-// A node that has failed no longer calls the nodes that it has learned of.
-func TestNodeThatHasFailedCallsNobody(t *testing.T) {
+// A node that has failed no longer calls announced nodes.
+func TestFailedNodeCallsNoOtherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
 		r := openRouter(t, Config{Node: 5, Transport: n})
@@ -184,7 +184,7 @@ func TestNodeThatHasFailedCallsNobody(t *testing.T) {
 	})
 }
 
-// An unauthenticated process at the address of a peer ends only a node that has not been ready; else it is logged,
+// An unauthenticated process at the address of a peer ends only a node that has not been ready; otherwise it is logged,
 // once for each reason.
 func TestUnauthenticatedAnswerAtTheAddressOfAPeer(t *testing.T) {
 	refused := func(text string) error {
@@ -206,7 +206,7 @@ func TestUnauthenticatedAnswerAtTheAddressOfAPeer(t *testing.T) {
 			}
 			const text = `level=WARN msg="an unauthenticated process answers at the address of a peer" addr=a err="a: refused (token): `
 			if n := strings.Count(log.String(), text); n != map[bool]int{true: 2}[ready] {
-				t.Errorf("ready %v: the log says:\n%s", ready, log.String())
+				t.Errorf("ready %v: the log:\n%s", ready, log.String())
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/ditask/ditask/router/memory"
 )
 
-// slowToClose is a network whose listeners take their time to be gone.
+// slowToClose is a network whose listeners take a long time to close.
 type slowToClose struct {
 	*memory.Network
 	gone atomic.Bool

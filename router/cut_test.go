@@ -17,7 +17,7 @@ import (
 	"github.com/ditask/ditask/router/memory"
 )
 
-// fuse is a network whose first connection breaks when so many bytes have passed
+// fuse is a network whose first connection breaks after a number of bytes
 // in one direction.
 type fuse struct {
 	*memory.Network

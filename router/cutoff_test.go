@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A node that a caller has given up ends, unless it has given the caller up as well and has the lower
+// A node that a caller has lost ends, unless it has lost the caller too and has the lower
 // id. Other refusals end no node.
-func TestR5CallerThatHasGivenThisNodeUp(t *testing.T) {
+func TestR5CallerThatHasLostThisNode(t *testing.T) {
 	for _, c := range []struct {
 		node, caller int
 		code         string
@@ -50,8 +50,8 @@ func TestR5CallerThatHasGivenThisNodeUp(t *testing.T) {
 	}
 }
 
-// Of two nodes that have given each other up, the higher one ends when it calls the other.
-func TestCallerThatMakesWay(t *testing.T) {
+// Of two nodes that have lost each other, the one with the higher id ends when it calls the other.
+func TestHigherCallerEndsAfterMutualLoss(t *testing.T) {
 	for node, ends := range map[int]bool{3: true, 1: false} {
 		r, other := partner(t, node), partner(t, 2)
 		r.was[2] = former{incarnation: other.cfg.Incarnation, err: ErrLost, lostAt: 1}

@@ -102,7 +102,7 @@ func TestR7AnswerForTheEventAfterTheLast(t *testing.T) {
 }
 
 // A pong has the round-trip time of its ping, at least 1 ns, and one frame is as good as any.
-func TestPongSaysHowLongItTook(t *testing.T) {
+func TestPongHasTheRoundTripTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(openRouter(t, Config{}), Peer{ID: 1}, nil)
 		at := s.r.clock()

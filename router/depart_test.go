@@ -81,12 +81,12 @@ func TestPeerThatIsAdmitted(t *testing.T) {
 	}
 }
 
-// The state that is remembered of a peer that is gone.
-func TestWhatIsRememberedOfAPeer(t *testing.T) {
+// The state that is kept of a peer that has departed.
+func TestStateOfADepartedPeer(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind             ChangeKind
 		ready, withdrawn bool
-		left             bool // messages sent to it are no losses
+		left             bool // messages sent to it are not losses
 	}{
 		"lost": {Lost, true, false, false}, "lost before it was ready": {Lost, false, false, false},
 		"lost as it leaves": {Lost, true, true, true}, "left": {Left, true, false, true},
@@ -115,14 +115,14 @@ func TestWhatIsRememberedOfAPeer(t *testing.T) {
 				select {
 				case <-woken:
 				default:
-					t.Error("nobody who waits is woken")
+					t.Error("the waiting goroutines are not woken")
 				}
 			})
 		})
 	}
 }
 
-// An older incarnation that goes late takes nothing from the one that is there, and goes once.
+// The late end of an older incarnation does not change the present one, and is reported once.
 func TestOlderIncarnationGoesLate(t *testing.T) {
 	r := openRouter(t, Config{})
 	changes := 0
@@ -163,7 +163,7 @@ func TestLogOfTheEndOfAConnection(t *testing.T) {
 	}
 }
 
-// A peer that announces twice that it is ready joins once, and the nodes that wait learn of it.
+// A peer that announces twice that it is ready joins once, and the waiting nodes are notified.
 func TestPeerJoinsOnce(t *testing.T) {
 	r := openRouter(t, Config{})
 	var kinds []ChangeKind
@@ -237,7 +237,7 @@ func TestPeersAreInOrder(t *testing.T) {
 	}
 }
 
-// Of a star, only a leaf reaches the nodes that it learns of, and not the hub; a node that is alone
+// In a star, only a leaf reaches announced nodes, and not the hub; a node that is alone
 // reaches none.
 func TestNodesThatAStarReaches(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -77,7 +77,7 @@ func TestR7DepartedPeersLeaveLittle(t *testing.T) {
 		}
 	}
 	if to := ch.c.targets.Load(); len(to.away) > maxFormer+4 {
-		t.Errorf("a message is counted for %d nodes that are away", len(to.away))
+		t.Errorf("a message is counted for %d absent nodes", len(to.away))
 	}
 	if _, ok := r.was[2]; !ok {
 		t.Error("a node that is expected is forgotten")
@@ -156,7 +156,7 @@ func TestLocksOfHandshakes(t *testing.T) {
 		}
 		unlock()
 		if unlock, ok := r.tryLockPeer(1); !ok {
-			t.Error("nobody has the lock")
+			t.Error("no goroutine has the lock")
 		} else {
 			unlock()
 		}

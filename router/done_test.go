@@ -42,7 +42,7 @@ func TestNodesThatAreNotDone(t *testing.T) {
 
 // A node announces once that it is done, and that it leaves, to the peers that understand it; the log
 // of a long wait and the error name the others.
-func TestWhatANodeSaysAtItsEnd(t *testing.T) {
+func TestAnnouncementsOfANodeAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Buffer
 		r := openRouter(t, Config{})

@@ -24,8 +24,8 @@ func TestDrainWaitsForPeersToFinish(t *testing.T) {
 	})
 }
 
-// The hub of a star waits for its leaves: 5 s, or a minute if all are known to finish.
-func TestHubStaysForItsLeaves(t *testing.T) {
+// The hub of a star waits for its leaves: 5 s, or a minute if all finish together.
+func TestHubWaitsForItsLeaves(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			j := newJob(t, 3, func(c *router.Config) { c.Topology, c.Attach = router.Star, c.Attach[:min(len(c.Attach), 1)] })
@@ -50,7 +50,7 @@ func TestHubStaysForItsLeaves(t *testing.T) {
 	}
 }
 
-// A connection on which nothing comes for 5 s is made again.
+// A connection without received data for 5 s is made again.
 func TestR4SilentConnectionIsMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A long wait is logged after 10, 20 and 40 s, and not once it has been stopped.
-func TestLongWaitEndsWithItsWords(t *testing.T) {
+// A long wait is logged after 10, 20 and 40 s, and not after it has been stopped.
+func TestLogOfALongWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRouter(t, Config{})
 		var said []time.Duration
@@ -30,7 +30,7 @@ func TestLongWaitEndsWithItsWords(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-stopped:
-			t.Error("stopped while it still speaks")
+			t.Error("stopped while it still logs")
 		default:
 		}
 		close(hold)
@@ -42,7 +42,7 @@ func TestLongWaitEndsWithItsWords(t *testing.T) {
 	})
 }
 
-// A router that has not started has no peers to take leave of.
+// A router that has not started has no peers to notify.
 func TestLeaveAndDrainBeforeStart(t *testing.T) {
 	r := openRouter(t, Config{Expect: 3})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -65,7 +65,7 @@ func TestLeaveAndDrainBeforeStart(t *testing.T) {
 }
 
 // Leave and Drain name the peers that have not answered when their context ends.
-func TestLeaveAndDrainNameWhoHasNotAnswered(t *testing.T) {
+func TestLeaveAndDrainNamePeersThatHaveNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, nil)
 		g.r.started.Store(true)
@@ -119,7 +119,7 @@ func TestLeaveAndDrainNameWhoHasNotAnswered(t *testing.T) {
 	})
 }
 
-// A peer that never announces that it is ready has nothing to send, and does not delay an end.
+// A peer that never announces that it is ready sends no messages, and does not delay an end.
 func TestR7PeerThatIsNeverReadyHoldsUpNoEnd(t *testing.T) {
 	for _, hub := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -217,9 +217,9 @@ func TestR7JoinsDoNotHoldUpAnEnd(t *testing.T) {
 	}
 }
 
-// A call of the hub is not answered when the hub is silent, has no such leaf or none that
+// A call of a leaf fails when the hub does not answer, has no such leaf or none that
 // calls back.
-func TestHubSaysWhyItMakesNoPipe(t *testing.T) {
+func TestHubGivesTheReasonForAMissingPipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := openRouter(t, Config{Topology: Star})
 		for id := range 2 {
@@ -278,7 +278,7 @@ func TestConnectionsThatCannotTakeOver(t *testing.T) {
 	}
 }
 
-// A send that waits for room ends with Drain and with Close, and with the cause of its context.
+// A send that waits for room ends with Drain, with Close, and with the cause of its context.
 func TestSendsThatWaitEnd(t *testing.T) {
 	enough := errors.New("enough")
 	for name, c := range map[string]struct {
@@ -370,7 +370,7 @@ func TestSenderIsAheadOfAConnectionByABound(t *testing.T) {
 	})
 }
 
-// A connection sends nothing more when its session has ended, and does not take leave.
+// A connection sends nothing more when its session has ended, not even bye.
 func TestEndedSessionTakesNoLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowConn()

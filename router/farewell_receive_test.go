@@ -54,7 +54,7 @@ func TestR7AFloodOfFarewells(t *testing.T) {
 	})
 }
 
-// A peer that answers after its farewell has arrived is alive, and its true farewell is received then.
+// A peer that answers after its farewell has arrived is still running, and its true farewell is received later.
 // A peer that does not answer is lost after a second.
 func TestR7AFarewellOfAPeerThatAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestR7AFarewellOfAPeerThatAnswers(t *testing.T) {
 			synctest.Wait()
 		}
 		if pong(early); len(r.hearsay) != 1 {
-			t.Error("an answer to an older question proves nothing")
+			t.Error("an answer to an older question is accepted")
 		}
 		if pong(asked); len(r.hearsay) != 0 || r.peers[1] != s || r.failure != nil {
 			t.Errorf("it has answered: %+v, %v", r.was[1], r.failure)
@@ -109,7 +109,7 @@ func TestR7AFarewellOfAPeerThatAnswers(t *testing.T) {
 		}
 		r.applyFarewell(Farewell{Node: 1, Incarnation: 9, Reason: "passed on by another one"}, 0)
 		if len(r.hearsay) != 0 {
-			t.Error("a farewell that has just been disbelieved is looked into again")
+			t.Error("a farewell that has just been rejected is checked again")
 		}
 		<-time.After(goneWithin + 1)
 		other := admitted(t, r, 2, 1)
@@ -121,7 +121,7 @@ func TestR7AFarewellOfAPeerThatAnswers(t *testing.T) {
 		}
 		<-l.ended
 		if synctest.Wait(); sent() != before+1 {
-			t.Error("a farewell that has proved true is not passed on")
+			t.Error("a confirmed farewell is not passed on")
 		}
 		if took := time.Since(began); took != goneWithin || !strings.Contains(fmt.Sprint(r.was[1].err), "killed") {
 			t.Errorf("lost after %v: %v", took, r.was[1].err)
@@ -182,10 +182,10 @@ func TestAFarewellIsAnsweredBeforeItIsReceived(t *testing.T) {
 		if err := <-done; err != nil || !received() {
 			t.Errorf("%v, received: %v", err, received())
 		}
-		// A farewell of which the sender has gone is received nevertheless.
+		// A farewell is received even if its sender has ended.
 		_ = theirs.Close()
 		if _, err := r.answerFarewell(ours, hello{Node: 4, Incarnation: 2, Farewell: &Farewell{Reason: "exit code 3"}}); err == nil {
-			t.Error("an answer to nobody is no error")
+			t.Error("an answer over a closed connection is no error")
 		}
 		if r.mu.Lock(); r.farewells[4].incarnation != 2 {
 			t.Error("a farewell is lost with its answer")

@@ -51,7 +51,7 @@ func (j *job) losses(of int) map[int]chan error {
 }
 
 // All nodes lose a node whose process has ended when another process sends its farewell: those that it
-// dials, those that dial it, and those that learn of it from another node.
+// dials, those that dial it, and those that receive its announcement from another node.
 func TestR5AFarewellIsReceivedByAllNodes(t *testing.T) {
 	oneAddress := func(c *router.Config) { c.Attach = c.Attach[:min(len(c.Attach), 1)] }
 	star := func(c *router.Config) { c.Topology = router.Star; oneAddress(c) }

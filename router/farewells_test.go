@@ -41,9 +41,9 @@ func TestRuleOfFarewells(t *testing.T) {
 	receive(0, 99, 3, ignored, false)
 }
 
-// A node that is not present is buried by the farewell of a newer incarnation; by hearsay
-// only if that was learned of by this node itself. A failed node is over, unless it has left
-// in order, or is back.
+// A node that is not present is lost by the farewell of a newer incarnation; if another node passes it on,
+// only if this node has received an announcement of it. A failed node is over, unless it has left
+// in order, or has returned.
 func TestRuleOfBurial(t *testing.T) {
 	for name, c := range map[string]struct {
 		present, known bool

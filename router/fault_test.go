@@ -92,15 +92,15 @@ func TestR5EverySendToALostPeerIsAccountedFor(t *testing.T) {
 		}
 		st := routertest.Total(nodes[0], "n")
 		if st.Sent != sent-1 || st.Delivered+st.Dropped()+st.Lost+uint64(st.Queued+st.InFlight) != sent-1 || st.Lost != 16 {
-			t.Errorf("%d sent, the last in vain: %+v", sent, st)
+			t.Errorf("%d sent, the last without success: %+v", sent, st)
 		}
 		_, _ = nodes[0].Close(), nodes[1].Close()
 	})
 }
 
-// TestR5OfTwoThatHaveGivenEachOtherUpTheHigherMakesWay breaks the connection for a long time, and
+// TestR5HigherOfTwoNodesThatHaveLostEachOtherEnds breaks the connection for a long time, and
 // restores it.
-func TestR5OfTwoThatHaveGivenEachOtherUpTheHigherMakesWay(t *testing.T) {
+func TestR5HigherOfTwoNodesThatHaveLostEachOtherEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := routertest.NewWire(memory.New())
 		nodes, _ := two(t, wire, func(*router.Config) {})
@@ -179,13 +179,13 @@ func TestR7UnauthenticatedAnswerAtAPeersAddressEndsNoNode(t *testing.T) {
 	}
 }
 
-// TestANodeThatWasGivenUpIsToldByTheNodesThatDialIt stops the higher node's receiving
-// the lower one, which does not dial: it must not stay behind alone.
-func TestANodeThatWasGivenUpIsToldByTheNodesThatDialIt(t *testing.T) {
+// TestLostNodeIsNotifiedByTheNodesThatDialIt stops the higher node's receiving
+// the lower one, which does not dial: it must not remain alone.
+func TestLostNodeIsNotifiedByTheNodesThatDialIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := routertest.NewWire(memory.New())
 		nodes, _ := two(t, wire, func(c *router.Config) {
-			if c.Node == 0 { // as if it had been stopped for a while
+			if c.Node == 0 { // as a node that was stopped for a while
 				c.Heartbeat, c.LinkTimeout, c.PeerTimeout = 20*time.Second, time.Minute, time.Hour
 			}
 		})
@@ -207,8 +207,8 @@ func TestANodeThatWasGivenUpIsToldByTheNodesThatDialIt(t *testing.T) {
 	})
 }
 
-// TestLimitsThatDifferAreRefused: a sender would wait for room without end, as the receiver reports
-// its consumption by quarters of a window that it knows.
+// TestLimitsThatDifferAreRefused: a sender would wait for room without end, because the receiver reports
+// its consumption by quarters of its own window.
 func TestLimitsThatDifferAreRefused(t *testing.T) {
 	c := memory.New()
 	var nodes [2]*router.Router

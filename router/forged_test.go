@@ -14,9 +14,9 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// A process that has the token sends the farewell of a node that lives. No node loses that node. When
+// A process that has the token sends the farewell of a running node. No node loses that node. When
 // it has really ended, its farewell is received as quickly as any other.
-func TestR7AForgedFarewellLosesNobody(t *testing.T) {
+func TestR7AForgedFarewellLosesNoNode(t *testing.T) {
 	for _, topology := range []router.Topology{router.Mesh, router.Star} {
 		for _, ahead := range []uint64{0, uint64(time.Hour)} {
 			t.Run(fmt.Sprint(topology, " ", ahead), func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestR7AForgedFarewellLosesNobody(t *testing.T) {
 					<-time.After(10 * time.Second)
 					j.together(0, 1, 2, 3)
 					if n := strings.Count(j.log.String(), "a node announced the end of another one, which answers"); n != 3 {
-						t.Errorf("%d nodes say so:\n%s", n, j.log.String())
+						t.Errorf("%d nodes log it:\n%s", n, j.log.String())
 					}
 					_ = j.nodes[2].Abandon()
 					began := time.Now()
@@ -58,7 +58,7 @@ func TestR7AForgedFarewellLosesNobody(t *testing.T) {
 }
 
 // A node whose clock is far ahead is refused with that reason.
-func TestNodeFromTheFutureDoesNotJoin(t *testing.T) {
+func TestNodeWithAClockAheadDoesNotJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)
 		defer j.close()

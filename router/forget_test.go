@@ -15,7 +15,7 @@ import (
 )
 
 // The end of an older incarnation does not overwrite the state of a newer one.
-func TestForgetKeepsWhatIsNewer(t *testing.T) {
+func TestForgetKeepsANewerIncarnation(t *testing.T) {
 	left := fmt.Errorf("%w: the node has ended", errLeft)
 	r := openRouter(t, Config{})
 	r.was[1] = former{incarnation: 5, ready: true, err: left}
@@ -33,7 +33,7 @@ func TestForgetKeepsWhatIsNewer(t *testing.T) {
 // unmetTransport makes no connections.
 type unmetTransport struct{ Transport }
 
-// A barrier that waits for a node that was never met ends when that is gone.
+// A barrier that waits for a node that never connected ends when that node is gone.
 func TestR6ABarrierEndsWithANodeThatWasNeverMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := New(Config{Job: "j", Expect: 2, Transport: unmetTransport{}})
@@ -59,8 +59,8 @@ func TestR6ABarrierEndsWithANodeThatWasNeverMet(t *testing.T) {
 	})
 }
 
-// A peer that takes leave keeps its connection until it has left: otherwise Gone would take it for
-// lost in between.
+// A peer that leaves keeps its connection until it has left: otherwise Gone would report it as
+// lost meanwhile.
 func TestALeaveKeepsItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := New(Config{Job: "j", Transport: unmetTransport{}, Logger: slog.New(slog.DiscardHandler)})

@@ -21,7 +21,7 @@ import (
 )
 
 // A proof is the hash that docs/wire.md describes: over each text after its length.
-func TestProofIsWhatTheDocumentSays(t *testing.T) {
+func TestProofIsAsDocumented(t *testing.T) {
 	r := openRouter(t, Config{Token: []byte("secret")})
 	var texts []byte
 	for _, s := range []string{"ditask handshake", "dial", "client", "server", "bound"} {
@@ -47,7 +47,7 @@ func TestHelloOfANode(t *testing.T) {
 		t.Errorf("nonces %x and %x", h.Nonce, other.Nonce)
 	}
 	if r.advertise = "a"; len(r.hello("").Addrs) != 1 {
-		t.Error("it does not say where it listens")
+		t.Error("the hello does not have the address of the listener")
 	}
 }
 
@@ -130,7 +130,7 @@ type openTLS struct{ *tls.Conn }
 func (openTLS) Close() error { return nil }
 
 // Between two leaves of a star, TLS ends at the hub: their proofs are bound to no connection.
-func TestLeavesMeetThroughAHubOverTLS(t *testing.T) {
+func TestLeavesConnectThroughAHubOverTLS(t *testing.T) {
 	dialled, accepted := overTLS(t, true)
 	hub, leaf := partner(t, 0), partner(t, 3)
 	answered := make(chan error, 1) // one result
@@ -175,7 +175,7 @@ func TestMessagesOfAHandshakeAreBounded(t *testing.T) {
 	}
 }
 
-// Each part of a hello is judged.
+// Each part of a hello is checked.
 func TestHellosThatAreAcceptable(t *testing.T) {
 	r := openRouter(t, Config{Job: "j", Node: 3})
 	for name, c := range map[string]struct {
@@ -201,7 +201,7 @@ func TestHellosThatAreAcceptable(t *testing.T) {
 	}
 }
 
-// Refusals after which the other side comes again are no faults.
+// Refusals after which the other side tries again are not faults.
 func TestRefusalsThatAreNoFaults(t *testing.T) {
 	faults := map[string]bool{RefuseDuplicate: false, RefuseRelay: false, RefuseClosed: false, RefuseLost: true, RefuseToken: true}
 	for code, fault := range faults {

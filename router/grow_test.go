@@ -15,7 +15,7 @@ import (
 // Nodes of a job that grows are configured with different sizes. Those that come later join the
 // running ones, whether these have been ready before or still wait for each other, and do not wait for
 // others that are still to come.
-func TestNodesThatWereToldDifferentSizesMeet(t *testing.T) {
+func TestNodesWithDifferentSizesOfTheJobConnect(t *testing.T) {
 	for _, started := range []bool{true, false} {
 		t.Run(fmt.Sprint("first ones are ready: ", started), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestNodesThatWereToldDifferentSizesMeet(t *testing.T) {
 				late := open(3, 5)
 				wait(1)
 				if got := len(late.Peers()); got != 3 {
-					t.Errorf("one that is told of a node that never comes has %d peers, want 3", got)
+					t.Errorf("a node that expects one that never comes has %d peers, want 3", got)
 				}
 				for _, r := range append(nodes, late) {
 					_ = r.Abandon()
@@ -74,9 +74,9 @@ func TestNodesThatWereToldDifferentSizesMeet(t *testing.T) {
 	}
 }
 
-// A wait for many names each node, and why an address cannot be reached once, for
+// The error of a wait for many nodes names each node, and has the reason why an address cannot be reached once, for
 // some of them.
-func TestWaitForManySaysEachReasonOnce(t *testing.T) {
+func TestWaitForManyNamesEachReasonOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := router.Config{Job: "j", Node: 12, Expect: 13, Transport: memory.New(), Listen: "mem://12", Logger: slog.New(slog.DiscardHandler)}
 		for id := range 12 {

@@ -9,9 +9,9 @@ type headed struct{ Buffer }
 
 func (headed) Header() []byte { return []byte("trace") }
 
-// TestHeadersAreNotSentToWhoDoesNotKnowThem sends to a peer whose hello announces headers, and to one
+// TestHeadersAreNotSentToPeersWithoutThem sends to a peer whose hello announces headers, and to one
 // of a version that did not have them.
-func TestHeadersAreNotSentToWhoDoesNotKnowThem(t *testing.T) {
+func TestHeadersAreNotSentToPeersWithoutThem(t *testing.T) {
 	r, err := New(Config{Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestHeadersAreNotSentToWhoDoesNotKnowThem(t *testing.T) {
 			}
 		}
 		if want := map[int]int{7: 2}[node]; headers != want || messages != 2 {
-			t.Errorf("node.%d was sent %d headers and %d messages, want %d and 2", node, headers, messages, want)
+			t.Errorf("sent node.%d %d headers and %d messages, want %d and 2", node, headers, messages, want)
 		}
 	}
 }

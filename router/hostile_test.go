@@ -56,7 +56,7 @@ func dial(t testing.TB, n *memory.Network) net.Conn {
 	return c
 }
 
-// gone waits until the victim has hung up.
+// gone waits until the victim has closed the connection.
 func gone(c net.Conn) {
 	_, _ = io.Copy(io.Discard, c)
 	_ = c.Close()
@@ -74,7 +74,7 @@ func TestR7UnauthenticatedClientsAreRefusedCountedAndLoggedOnce(t *testing.T) {
 		} {
 			c := dial(t, network)
 			_, _ = c.Write(b)
-			gone(c) // for the last one, which says nothing, that takes the handshake's time
+			gone(c) // for the last one, which is silent, this takes the handshake's time
 			if len(b) == 0 {
 				break
 			}
@@ -143,7 +143,7 @@ func TestR7HostileLengthsTakeNoMemory(t *testing.T) {
 	}
 }
 
-func TestStartSaysWhomItWaitsFor(t *testing.T) {
+func TestStartNamesTheNodesItWaitsFor(t *testing.T) {
 	network := memory.New()
 	r, err := router.New(router.Config{
 		Node: 2, Expect: 3, Transport: network, Listen: "mem://2",
@@ -239,7 +239,7 @@ func FuzzUnauthenticated(f *testing.F) {
 		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 		go func() { _, _ = c.Write(b); _ = c.(interface{ CloseWrite() error }).CloseWrite() }()
 		if _, err := io.Copy(io.Discard, c); err != nil {
-			t.Fatalf("the node does not hang up: %v", err)
+			t.Fatalf("the node does not close the connection: %v", err)
 		}
 	})
 }

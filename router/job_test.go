@@ -189,7 +189,7 @@ func (c *gated) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// inbox keeps the payloads that come.
+// inbox keeps the received payloads.
 type inbox struct {
 	mu  sync.Mutex
 	got []string

@@ -10,7 +10,7 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// Nodes that start together wait for all of them: two that have met are no running job.
+// Nodes that start together wait for all of them: two connected nodes are not a running job.
 func TestStartWaitsForTheLastNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)
@@ -68,8 +68,8 @@ func TestStartNamesTheAddressThatIsTaken(t *testing.T) {
 	}
 }
 
-// An address that is reached in the end is no trouble any more.
-func TestStartDoesNotNameWhatItHasReached(t *testing.T) {
+// The error does not name an address that was reached in the end.
+func TestStartDoesNotNameReachedAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)
 		defer j.close()

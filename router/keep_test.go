@@ -178,7 +178,7 @@ func TestR7ControlFramesThatAreNotAcknowledgedAreBounded(t *testing.T) {
 				g.r.mu.Unlock()
 				const n = 100
 				s.mu.Lock()
-				s.log.ctl += maxControlLog - n*(headerBytes+8) - s.log.ctl // as if it had not acknowledged so much
+				s.log.ctl += maxControlLog - n*(headerBytes+8) - s.log.ctl // this much is not acknowledged
 				s.mu.Unlock()
 				for i := range n {
 					if asks {
@@ -205,7 +205,7 @@ func TestR7ControlFramesThatAreNotAcknowledgedAreBounded(t *testing.T) {
 	}
 }
 
-// Control frames count until they are acknowledged, and what goes beside messages does not.
+// Control frames count until they are acknowledged; frames sent with messages do not count.
 func TestControlFramesCountUntilTheyAreAcknowledged(t *testing.T) {
 	var l sendLog
 	want := 0
@@ -313,7 +313,7 @@ func TestCreditStandsBehindItsAcknowledgement(t *testing.T) {
 	})
 }
 
-// The same while messages come: what is consumed between two looks at the totals is not
+// The same while messages arrive: what is consumed between two reads of the totals is not
 // credited before it is acknowledged.
 func TestCreditStandsBehindItsAcknowledgementWhileMessagesCome(t *testing.T) {
 	s := newSession(openRouter(t, Config{}), Peer{ID: 1, Incarnation: 1}, nil)

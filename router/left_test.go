@@ -9,7 +9,7 @@ import (
 )
 
 // A node that was called twice may leave in order between the two calls: the
-// second one is too late, which is no fault. A node that was given up is one.
+// second one is too late, which is not a fault. A call to a lost node is a fault.
 func TestCallToANodeThatLeftIsNoFault(t *testing.T) {
 	r := openRouter(t, Config{Node: 3})
 	r.was = map[int]former{

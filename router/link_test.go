@@ -16,7 +16,7 @@ import (
 
 // slowConn is a connection whose writes end when the test lets them, whatever happens to it meanwhile.
 type slowConn struct {
-	net.Conn // nil: what is not below is not called
+	net.Conn // nil: other methods are not called
 	letGo    chan struct{}
 	closed   chan struct{}
 	once     sync.Once
@@ -66,7 +66,7 @@ type halfConn struct{ *slowConn }
 
 func (c halfConn) TryWrite(b []byte) (int, error) { return c.Write(b[:len(b)/2]) }
 
-// counted is a Buffer that counts who keeps it.
+// counted is a Buffer that counts its references.
 type counted struct {
 	b    []byte
 	refs atomic.Int64
@@ -94,7 +94,7 @@ func linked(t *testing.T, conn net.Conn) (*session, *link) {
 	return s, l
 }
 
-// send is what a channel does to send one message to one peer.
+// send sends one message to one peer, as a channel does.
 func send(o *outStream, payload Buffer) sending {
 	o.s.mu.Lock()
 	was := o.post(1, payload)
@@ -119,7 +119,7 @@ func TestR4NextLinkWaitsForTheLastWrite(t *testing.T) {
 		l.close()
 		synctest.Wait()
 		if s.current() == nil {
-			t.Error("the link is given up while it writes")
+			t.Error("the link is closed while it writes")
 		}
 		close(c.letGo)
 		<-l.ended
@@ -161,8 +161,8 @@ func TestR5FramesStayWholeAfterAPartialWrite(t *testing.T) {
 	})
 }
 
-// TestByeIsSaidAfterASendersOwnWrite says bye while a sender is in a write call.
-func TestByeIsSaidAfterASendersOwnWrite(t *testing.T) {
+// TestByeIsSentAfterASendersOwnWrite says bye while a sender is in a write call.
+func TestByeIsSentAfterASendersOwnWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowConn()
 		s, l := linked(t, tryingConn{c})
@@ -172,7 +172,7 @@ func TestByeIsSaidAfterASendersOwnWrite(t *testing.T) {
 		synctest.Wait()
 		l.sendBye("the end")
 		s.mu.Lock()
-		s.ackDue = false // so that nothing but bye is left to say
+		s.ackDue = false // so that only bye remains to be sent
 		s.mu.Unlock()
 		synctest.Wait() // the writer has seen that another goroutine writes
 		close(c.letGo)

@@ -33,7 +33,7 @@ func frames(t *testing.T, b []byte) (bodies []string, rest []byte) {
 }
 
 // TestLogSendsEverythingOnceWhateverIsCut writes, acknowledges, cuts and rewinds a
-// log at random places: what the other side takes is every frame, once, in order.
+// log at random places: the other side receives every frame, once, in order.
 func TestLogSendsEverythingOnceWhateverIsCut(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -80,7 +80,7 @@ func TestLogSendsEverythingOnceWhateverIsCut(t *testing.T) {
 				more, _ = frames(t, append(wire, slices.Concat(bufs...)...))
 				got, wire = append(got, more...), nil
 				if !l.rewind(uint64(len(got))) {
-					t.Fatalf("seed %d: cannot go on after frame %d", seed, len(got))
+					t.Fatalf("seed %d: cannot continue after frame %d", seed, len(got))
 				}
 				l.wrote(0) // the next connection begins with an acknowledgement
 				l.trim(false)
@@ -106,14 +106,14 @@ func TestLogSendsEverythingOnceWhateverIsCut(t *testing.T) {
 	}
 }
 
-func TestLogRefusesWhatWasNeverSent(t *testing.T) {
+func TestLogRefusesUnsentFrames(t *testing.T) {
 	var l sendLog
 	l.data(0, 1, []byte("x"))
 	if l.ack(2, false) || l.rewind(2) {
-		t.Error("an acknowledgement of frame 2 of 1 is taken")
+		t.Error("an acknowledgement of frame 2 of 1 is accepted")
 	}
 	if !l.ack(1, false) || l.rewind(0) {
-		t.Error("going back to what is gone is possible")
+		t.Error("going back to acknowledged frames succeeds")
 	}
 }
 
@@ -172,7 +172,7 @@ func TestParseHeaderBounds(t *testing.T) {
 	}
 }
 
-// A session that has little to say takes little memory for it, and one that has more takes the
+// A session that sends little takes little memory for it, and one that sends more takes the
 // large buffers, which are used again.
 // TestSegmentsGrow with what is not acknowledged: a peer that is sent little takes little memory.
 func TestSegmentsGrow(t *testing.T) {
@@ -198,7 +198,7 @@ func TestSegmentsGrow(t *testing.T) {
 			t.Fatalf("%d segments are left", len(l.segs))
 		}
 	}
-	// A frame that is larger than the next segment has one of its own size, and those between chunks stay
+	// A frame that is larger than the next segment has a segment of its size, and those between chunks stay
 	// small.
 	l.data(1, 1, make([]byte, inlineBytes))
 	for range 3 {

@@ -16,7 +16,7 @@ import (
 )
 
 // A frame that a peer may not send ends its part in the job, with the reason.
-func TestR7FramesThatNobodyMaySend(t *testing.T) {
+func TestR7ForbiddenFrames(t *testing.T) {
 	leaf := func(c *Config) { c.Topology, c.Attach = Star, []string{"hub"} }
 	small := func(c *Config) { c.ChunkBytes, c.MaxMessageBytes = inlineBytes, inlineBytes+1 }
 	piece := make([]byte, inlineBytes)
@@ -131,7 +131,7 @@ func TestR7PayloadThatDoesNotDecodeEndsItsSender(t *testing.T) {
 	}
 }
 
-// partner is a second router with the same token, whose side of a handshake a test speaks.
+// partner is a second router with the same token; the test performs its side of a handshake.
 func partner(t *testing.T, node int) *Router {
 	return openRouter(t, Config{Job: "j", Token: []byte("secret"), Node: node, Logger: slog.New(slog.DiscardHandler)})
 }

@@ -36,8 +36,8 @@ func rules(cfg Config) (*membership, presence) {
 // secs is a clock.
 func secs(n float64) int64 { return int64(n * float64(time.Second)) }
 
-// Of the incarnations of a node the newest counts. One that has left, or was given up, does
-// not come back; a newer one does.
+// Of the incarnations of a node the newest counts. One that has left, or was lost, does
+// not return; a newer one does.
 func TestRuleOfIncarnations(t *testing.T) {
 	for name, c := range map[string]struct {
 		present        bool // in incarnation 5
@@ -97,7 +97,7 @@ func TestRuleOfAdmission(t *testing.T) {
 	}
 }
 
-// Of two nodes that learn of each other, the one with the higher id calls.
+// Of two nodes that are announced to each other, the one with the higher id calls.
 func TestRuleOfAnnouncements(t *testing.T) {
 	wall := time.Unix(1e9, 0)
 	soon := uint64(wall.Add(time.Hour).UnixNano())
@@ -163,7 +163,7 @@ func TestRuleOfAnnouncements(t *testing.T) {
 	}
 }
 
-// An announced node is forgotten when it has come, or has not come in time, and then it is not called
+// An announced node is forgotten when it has connected, or has not connected in time, and then it is not called
 // any more.
 func TestRuleOfDoubt(t *testing.T) {
 	m, peers := rules(Config{Node: 9, JoinTimeout: 10 * time.Second})
@@ -188,11 +188,11 @@ func TestRuleOfDoubt(t *testing.T) {
 		t.Errorf("believed too long: %v, %+v", look, m.reached)
 	}
 	if m.doubt(secs(30)) {
-		t.Error("a Start that waits for no such node looks again")
+		t.Error("a Start that does not wait for the node checks again")
 	}
 	m.runningAt = 1
 	if !m.doubt(secs(30)) {
-		t.Error("a Start in a job that runs does not look again")
+		t.Error("a Start in a running job does not check again")
 	}
 	if m.start(secs(30)); m.doubt(secs(31)) {
 		t.Error("there is no Start any more")
@@ -267,8 +267,8 @@ func TestRuleOfANewcomersWaitForAddresses(t *testing.T) {
 	}
 }
 
-// The state that is kept of a node that is gone shows how it went. The oldest are forgotten, but not
-// those that are back, nor those that are expected.
+// The state that is kept of a departed node has the reason of its end. The oldest states are forgotten, but not
+// those of nodes that have returned or are expected.
 func TestRuleOfTheFormer(t *testing.T) {
 	m, peers := rules(Config{Node: 0, Expect: 2})
 	peers.add(1, 5)
@@ -304,7 +304,7 @@ func TestRuleOfTheFormer(t *testing.T) {
 	}
 }
 
-// The log reminds of lost peers, and of being alone, after 10 s and then at growing intervals.
+// Lost peers, and the lack of any peer, are logged after 10 s and then at growing intervals.
 func TestRuleOfReminders(t *testing.T) {
 	m, peers := rules(Config{Node: 0, Expect: 3})
 	m.was[1] = former{lostAt: secs(1), sayAt: secs(11)}

@@ -28,7 +28,7 @@ func listener(t *testing.T, r *Router, node int, incarnation uint64) *session {
 	return s
 }
 
-// event declares an event that keeps nothing.
+// event declares an event that keeps no messages.
 func event(t *testing.T, r *Router, spec Spec) *Channel {
 	t.Helper()
 	ch, err := r.Channel(spec, func(*Message) error { return nil })
@@ -153,14 +153,14 @@ func TestNodeThatIsBackMissesNothingMore(t *testing.T) {
 			t.Error(log.String())
 		}
 		if !chs[0].Listened() {
-			t.Error("nobody is away")
+			t.Error("no node is absent")
 		}
 		for range 2 {
 			r.isBack(7, 2)
 		}
 		send()
 		if chs[0].Listened() {
-			t.Error("the node is still away")
+			t.Error("the node is still absent")
 		}
 		r.reportAway()
 		perr, ok := errors.AsType[*PeerError](r.Losses())
@@ -172,7 +172,7 @@ func TestNodeThatIsBackMissesNothingMore(t *testing.T) {
 			want = `level=INFO msg="messages for a node were not sent, as it had left" peer=node.7 messages=3`
 		}
 		if strings.Count(log.String(), want) != 1 || strings.Count(log.String(), "messages for a node") != 1 {
-			t.Errorf("left %v: the log says:\n%s", left, log.String())
+			t.Errorf("left %v: the log:\n%s", left, log.String())
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // A newcomer waits for an expected member that it has not met for half of the time that it has to
 // join, and for any other as long as a peer may be silent.
-func TestR7AMemberThatIsNotThereHoldsUpNobody(t *testing.T) {
+func TestR7MissingMemberDoesNotDelayOthers(t *testing.T) {
 	for _, c := range []struct {
 		id         int
 		join, want time.Duration
@@ -37,7 +37,7 @@ func TestR7AMemberThatIsNotThereHoldsUpNobody(t *testing.T) {
 }
 
 // One member of four announces that the job runs, and announces no other member: the newcomer waits
-// until it has met the other members as well, however late they are, while one that lives can come.
+// until it has met the other members as well, however late they are, while a running one can still arrive.
 func TestR7OneMemberAloneDoesNotStartANewcomer(t *testing.T) {
 	for _, c := range []struct {
 		name         string

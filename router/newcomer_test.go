@@ -11,7 +11,7 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// A node that joins while another one leaves learns that it leaves.
+// A node that joins while another one leaves is notified of that.
 func TestNewcomerReceivesThatANodeLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, func(c *router.Config) { c.Expect = min(2, 1+c.Node) + c.Node/2 })
@@ -40,7 +40,7 @@ func TestNewcomerReceivesThatANodeLeaves(t *testing.T) {
 	})
 }
 
-// A node that joins when another one has drained knows that the other sends nothing more.
+// A node that joins when another one has drained is notified that the other sends no more messages.
 func TestNewcomerReceivesThatANodeHasFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, func(c *router.Config) { c.Expect = 1 + c.Node })
@@ -58,7 +58,7 @@ func TestNewcomerReceivesThatANodeHasFinished(t *testing.T) {
 	})
 }
 
-// Two nodes join a running job at the same time, and learn of more that never come. They wait for its
+// Two nodes join a running job at the same time, and receive announcements of more that never join. They wait for its
 // members and each other only, in whatever order the announcements arrive.
 func TestNewcomersWaitForMembersOnly(t *testing.T) {
 	for _, last := range []int{0, 1} {

@@ -60,7 +60,7 @@ func TestE4OffAndOnLeaveNoGap(t *testing.T) {
 	}
 }
 
-// A listener that is new to an event receives what is emitted as soon as the sender knows of
+// A new listener of an event receives the messages that are emitted after the sender was notified of
 // it, also where the sender declares the event later.
 func TestOnBeforeTheSenderHasTheEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

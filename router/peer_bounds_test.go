@@ -13,8 +13,8 @@ import (
 	"github.com/ditask/ditask/internal/logtest"
 )
 
-// A node may come back as a new incarnation a few times at once, and then once a second. That does not
-// concern other nodes.
+// A node may return as a new incarnation a few times at once, and then once a second. That does not
+// limit other nodes.
 func TestR7NodeThatJoinsAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRouter(t, Config{Node: 0, Expect: 3})
@@ -127,7 +127,7 @@ func TestR7LogIsBounded(t *testing.T) {
 }
 
 // Rounds of barriers and names of events are bounded.
-func TestR7WhatAPeerMaySay(t *testing.T) {
+func TestR7NamesOfAPeerAreBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		frame []byte
 		why   string

@@ -89,11 +89,11 @@ func TestConnectionThatEndsWithinAChunk(t *testing.T) {
 	}
 }
 
-// lastWords is a connection whose last bytes come together with its end.
+// lastWords is a connection whose last bytes arrive together with its end.
 type lastWords struct {
 	net.Conn
 	b    []byte
-	idle bool // it says nothing once, without an end
+	idle bool // one read returns nothing, without an end
 	err  error
 }
 
@@ -111,8 +111,8 @@ func (c *lastWords) Read(b []byte) (int, error) {
 func (*lastWords) Write(b []byte) (int, error) { return len(b), nil }
 func (*lastWords) Close() error                { return nil }
 
-// Bytes that a connection brings together with its end are taken, and its end is never clean: a
-// peer takes leave by a frame.
+// Bytes that arrive together with the end of a connection are received, and the end is never in order: a
+// peer leaves by a frame.
 func TestBytesThatComeWithTheEndOfAConnection(t *testing.T) {
 	big := make([]byte, 2*readBytes) // beyond what is read with the head of its chunk
 	for _, c := range []struct {
@@ -193,7 +193,7 @@ func TestMemoryOfLargeMessages(t *testing.T) {
 }
 
 // Memory grows with what comes, by a factor, and no further than the message.
-func TestMemoryGrowsWithWhatComes(t *testing.T) {
+func TestMemoryGrowsWithReceivedBytes(t *testing.T) {
 	in := &inStream{s: newSession(openRouter(t, Config{}), Peer{ID: 1}, nil), asm: []byte("abc"), asmHave: 3, asmTotal: 100}
 	if in.grow(0); len(in.asm) != 3 {
 		t.Errorf("%d bytes", len(in.asm))

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// hubOf is the hub of a star with so many leaves, from node 1 on.
+// hubOf is the hub of a star with that many leaves, from node 1 on.
 func hubOf(t *testing.T, leaves int) *Router {
 	t.Helper()
 	hub := openRouter(t, Config{Topology: Star})
@@ -25,10 +25,10 @@ func hubOf(t *testing.T, leaves int) *Router {
 // tube is what one leaf has of a pipe through the hub.
 type tube struct {
 	net.Conn
-	ended chan string // what the hub has said in the end
+	ended chan string // the hub's last message
 }
 
-// asks lets a leaf ask the hub for a pipe, and the other leaf call back if answers is set. It
+// asks makes a leaf ask the hub for a pipe, and the other leaf call back if answers is set. It
 // returns both ends.
 func asks(t *testing.T, hub *Router, from, to int, answers bool) (ends [2]tube) {
 	var near [2]net.Conn
@@ -146,7 +146,7 @@ func TestR7PipesOfAHubAreBounded(t *testing.T) {
 	})
 }
 
-// A node that is no hub does not pass a leaf's call on: the other node would take that for malformed,
+// A node that is not the hub does not pass a leaf's call on: the other node would treat that as malformed,
 // and lose this one.
 func TestR7NodeThatIsNoHubMakesNoPipe(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -138,7 +138,7 @@ func TestListenDoesNotWaitForAnOlderVersion(t *testing.T) {
 
 // Messages that arrive while a node does not listen are dropped and counted, and their room is
 // returned.
-func TestMessageThatComesWhileNobodyListens(t *testing.T) {
+func TestMessageWithoutAListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, nil)
 		synctest.Wait()
@@ -156,7 +156,7 @@ func TestMessageThatComesWhileNobodyListens(t *testing.T) {
 }
 
 // A message for all goes to the nodes that listen when it is numbered, not when its sender began.
-func TestMessageForAllGoesToThoseWhoListenNow(t *testing.T) {
+func TestMessageForAllGoesToPresentListeners(t *testing.T) {
 	for _, match := range []func(Peer) bool{nil, func(Peer) bool { return true }} {
 		r := openRouter(t, Config{Tap: deafTap{}})
 		ch := event(t, r, Spec{Name: "e"})

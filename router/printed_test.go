@@ -15,7 +15,7 @@ import (
 	"github.com/ditask/ditask/internal/logtest"
 )
 
-// hostile is a text in JSON that rules the terminal of its reader, and is long.
+// hostile is a long text in JSON that controls the terminal of its reader.
 func hostile(t *testing.T) string {
 	t.Helper()
 	b, err := json.Marshal(logtest.Hostile + strings.Repeat("x", 12<<10))
@@ -272,7 +272,7 @@ func TestPrintedTextOfAHello(t *testing.T) {
 	checkPrinted(t, "the log", log.String(), "versions differ", `\x1b[2J`)
 }
 
-// Gone takes reasons of its caller, such as the last words of a process.
+// Gone receives reasons from its caller, such as the last output of a process.
 func TestPrintedReasonOfGone(t *testing.T) {
 	r, _ := rawRouter(t, Config{Node: 5})
 	r.Gone(Farewell{Node: 7, Incarnation: 1, Reason: logtest.Hostile, Final: true})
@@ -282,8 +282,8 @@ func TestPrintedReasonOfGone(t *testing.T) {
 	checkPrinted(t, "the failure", r.failure.Error(), `\x1b[2J`)
 }
 
-// A node sends no text that others have to escape or cut.
-func TestWhatIsSaidIsPrintable(t *testing.T) {
+// A node sends no text that other nodes must escape or cut.
+func TestSentTextIsPrintable(t *testing.T) {
 	b, err := json.Marshal(answer{Refuse: &refusal{RefuseClosed, logtest.Hostile + strings.Repeat("x", 2*maxReason)}})
 	var a struct{ Refuse struct{ Code, Reason string } }
 	if err := errors.Join(err, json.Unmarshal(b, &a)); err != nil {

@@ -9,7 +9,7 @@ import (
 
 // A message goes to the nodes that listen and no other, and the sender knows whether any node listens
 // or has listened.
-func TestMessagesGoToWhoListens(t *testing.T) {
+func TestMessagesGoToListeners(t *testing.T) {
 	for _, delivery := range []router.Delivery{router.Reliable, router.Latest, router.DropOldest} {
 		t.Run(delivery.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

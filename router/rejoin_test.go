@@ -26,8 +26,8 @@ func (j *job) together(ids ...int) {
 	}
 }
 
-// In an elastic job every node comes back after it has left, at its old address: node 0, which dials
-// no node, and one whose address the others know from each other only.
+// In an elastic job every node returns after it has left, at its old address: node 0, which dials
+// no node, and one whose address the others have only from each other.
 func TestR2EveryNodeComesBackAfterItHasLeft(t *testing.T) {
 	for _, attach := range []string{"all lower nodes", "node 0"} {
 		for _, leaver := range []int{0, 1, 2} {
@@ -43,7 +43,7 @@ func TestR2EveryNodeComesBackAfterItHasLeft(t *testing.T) {
 					j.start()
 					for incarnation := range 3 { // again and again
 						j.leave(leaver)
-						<-time.After(time.Hour) // however long it takes
+						<-time.After(time.Hour) // after any time
 						j.make(leaver, uint64(incarnation)+2)
 						began := time.Now()
 						j.start(leaver)
@@ -60,7 +60,7 @@ func TestR2EveryNodeComesBackAfterItHasLeft(t *testing.T) {
 }
 
 // All nodes of an elastic job are replaced, one after the other; the last one is found by
-// the second although the first is away.
+// the second although the first is absent.
 func TestR2AnyMemberTakesANodeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 4, func(c *router.Config) { c.Elastic = true; c.Attach = c.Attach[:min(len(c.Attach), 1)] })
@@ -80,8 +80,8 @@ func TestR2AnyMemberTakesANodeBack(t *testing.T) {
 	})
 }
 
-// A node that comes back at another address finds the job through any member that it
-// reaches, and the connections with it are kept up: not only those of its first life.
+// A node that returns at another address finds the job through any member that it
+// reaches, and the connections with it are kept: not only those of its first incarnation.
 func TestR2NodeComesBackAtAnotherAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 4, func(c *router.Config) { c.Elastic = true })
@@ -108,7 +108,7 @@ func TestR2NodeComesBackAtAnotherAddress(t *testing.T) {
 }
 
 // A job that is not elastic does not call a node that has left.
-func TestNodeThatLeftIsNotCalledWhereNobodyComesBack(t *testing.T) {
+func TestNodeThatLeftIsNotCalledInAFixedJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 3, nil)
 		defer j.close()
@@ -124,7 +124,7 @@ func TestNodeThatLeftIsNotCalledWhereNobodyComesBack(t *testing.T) {
 }
 
 // The same where the node that left had made the connection, and calls of it had failed.
-func TestNodeThatLeftIsNotCalledWhereItHadCalled(t *testing.T) {
+func TestNodeThatLeftIsNotCalledAfterItsOwnCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, func(c *router.Config) { c.Attach = []string{fmt.Sprint("mem://", 1-c.Node)} })
 		defer j.close()
@@ -166,8 +166,8 @@ func TestCallsOfANodeThatLeftAreFew(t *testing.T) {
 	}
 }
 
-// A node that waits for others, or has none left, logs that repeatedly.
-func TestNodeThatIsAloneSaysSo(t *testing.T) {
+// A node that waits for others, or has no peer left, logs that repeatedly.
+func TestLogOfANodeThatIsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, func(c *router.Config) { c.Elastic = true })
 		defer j.close()
@@ -182,7 +182,7 @@ func TestNodeThatIsAloneSaysSo(t *testing.T) {
 		j.edit = func(c *router.Config) { c.Elastic, c.Transport = true, gate{newGates(), 0} } // another network
 		r := j.make(0, 2)
 		if err := r.Start(ctx, nil); err == nil || !strings.Contains(err.Error(), "waited for node.1") {
-			t.Errorf("it runs by itself: %v", err)
+			t.Errorf("it starts without peers: %v", err)
 		}
 	})
 }

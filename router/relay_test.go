@@ -15,7 +15,7 @@ import (
 )
 
 // spy is a network that keeps the connections that one node has dialled, and can
-// let the next ones break at once.
+// break the next ones at once.
 type spy struct {
 	*memory.Network
 	mu     sync.Mutex

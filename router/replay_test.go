@@ -102,7 +102,7 @@ func messages(b []byte, n int) int {
 	return size
 }
 
-// joins starts node 1 and returns why it does not join.
+// joins starts node 1 and returns the reason why it does not join.
 func joins(t *testing.T, network *memory.Network, edit func(*router.Config)) error {
 	t.Helper()
 	r, err := router.New(quiet(network, edit))
@@ -134,7 +134,7 @@ func TestR7RecordedHandshakeOfADiallerIsRefused(t *testing.T) {
 	_ = c.Close()
 	last := received[messages(received, 1):]
 	if !strings.Contains(string(last), `"code":"token"`) || len(last) != messages(last, 1) {
-		t.Errorf("the victim says %q", last)
+		t.Errorf("the victim has sent %q", last)
 	}
 	if got := r.Refused()[router.RefuseToken]; got != 1 {
 		t.Errorf("refused: %v", r.Refused())
@@ -230,7 +230,7 @@ func TestR7ProofOfTheOtherSideIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if received, _ := io.ReadAll(c); !strings.Contains(string(received), `"code":"token"`) {
-		t.Errorf("the victim says %q", received)
+		t.Errorf("the victim has sent %q", received)
 	}
 	if r.Refused()[router.RefuseToken] != 1 {
 		t.Errorf("refused: %v", r.Refused())

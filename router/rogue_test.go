@@ -69,7 +69,7 @@ func (g *rogue) say(t *testing.T, frame []byte) {
 	}
 }
 
-// lost waits until the node has given the rogue up, and returns why.
+// lost waits until the node has lost the rogue, and returns the reason.
 func (g *rogue) lost() string {
 	select {
 	case <-g.link.ended:
@@ -90,7 +90,7 @@ func chunk(version, total, off uint64, piece []byte) []byte {
 	return appendFrame(nil, frameChunk, 0, 0, append(head, piece...))
 }
 
-func TestR7MemoryIsTakenForWhatComesNotForWhatIsAnnounced(t *testing.T) {
+func TestR7MemoryIsTakenForReceivedBytesOnly(t *testing.T) {
 	g := meet(t, nil)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -131,8 +131,8 @@ func TestR7PeerThatIgnoresItsWindowOfBytesIsLost(t *testing.T) {
 	}
 }
 
-// TestR7WhatAPeerMayHaveKept fills each of the lists that a peer can make longer.
-func TestR7WhatAPeerMayHaveKept(t *testing.T) {
+// TestR7ListsOfAPeerAreBounded fills each of the lists that a peer can make longer.
+func TestR7ListsOfAPeerAreBounded(t *testing.T) {
 	schema := strings.Repeat("x", 50<<10)
 	for _, c := range []struct {
 		name, why string
@@ -189,7 +189,7 @@ func TestR7BarrierNamesAreBounded(t *testing.T) {
 	}
 }
 
-// nowhere is a transport that counts whom it is to call.
+// nowhere is a transport that counts the dials of each address.
 type nowhere struct {
 	Transport
 	mu    sync.Mutex

@@ -56,7 +56,7 @@ func TestWhetherAStreamIsOpen(t *testing.T) {
 }
 
 // The messages that a stream keeps when there is no room, drops, and gives up at its end.
-func TestWhatAStreamKeeps(t *testing.T) {
+func TestMessagesThatAStreamKeeps(t *testing.T) {
 	for delivery, want := range map[Delivery]struct {
 		kept    string // versions
 		dropped uint64
@@ -142,7 +142,7 @@ func TestRoomIsGivenBackByTheQuarter(t *testing.T) {
 	} {
 		o := streamOf(t, Spec{}, Config{WindowMessages: 100, WindowBytes: 4 * inlineBytes})
 		in := &inStream{s: o.s, decl: declaration{Delivery: Reliable.String()}}
-		in.consumed[0].Store(1000) // told
+		in.consumed[0].Store(1000) // reported
 		in.consumed[1].Store(1 << 20)
 		in.reported[0].Store(1000)
 		in.reported[1].Store(1 << 20)
@@ -158,7 +158,7 @@ func TestRoomIsGivenBackByTheQuarter(t *testing.T) {
 		}
 		in.due, o.s.credits, o.s.err = false, nil, ErrLost
 		if in.Return(100, 0); in.due {
-			t.Errorf("%s: a session that has ended is to say something", name)
+			t.Errorf("%s: a session that has ended has a frame to send", name)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestSendThatWaitsWhenItsNodeDrains(t *testing.T) {
 		done := make(chan error, 1) // one result
 		go func() {
 			n, err := ch.Send(context.Background(), Bytes("x"), nil)
-			if n != 3 { // one has it, and the error names two
+			if n != 3 { // one has received it, and the error names two
 				t.Errorf("%d peers are addressed", n)
 			}
 			done <- err
@@ -256,7 +256,7 @@ func TestNewestValueIsOfferedOnce(t *testing.T) {
 	if _, err := ch.Send(t.Context(), Bytes("b"), nil); err != nil { // waits for room
 		t.Error(err)
 	}
-	listener(t, r, 8, 1) // others learn of it
+	listener(t, r, 8, 1) // a listener joins
 	listens(t, first, false)
 	listens(t, first, true)
 	if o := first.outs[0]; o.version != 1 || len(o.queue) != 1 || o.queue[0].version != 2 || o.dropped != 0 {

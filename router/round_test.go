@@ -10,7 +10,7 @@ import (
 )
 
 // Whether a node has entered a round, need not enter it, or will not, by what it announced or was.
-func TestWhoHasEnteredARound(t *testing.T) {
+func TestEntryOfAPeerInARound(t *testing.T) {
 	const round = 3
 	at := func(round uint64) map[string]uint64 { return map[string]uint64{"b": round, "other": 9} }
 	for name, c := range map[string]struct {
@@ -45,8 +45,8 @@ func TestWhoHasEnteredARound(t *testing.T) {
 	}
 }
 
-// A barrier that a node will not enter any more is no fault once this node drains or is done.
-func TestBarrierInVainAtTheEndOfTheJob(t *testing.T) {
+// A barrier that a node will not enter any more is not a fault after this node drains or is done.
+func TestUnpassableBarrierAtTheEndOfTheJob(t *testing.T) {
 	for name, end := range map[string]func(r *Router){
 		"goes on": func(*Router) {}, "drains": func(r *Router) { r.inDrain.Store(true) }, "done": func(r *Router) { r.done = true },
 	} {
@@ -62,7 +62,7 @@ func TestBarrierInVainAtTheEndOfTheJob(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		r.mu.Lock()
-		r.inDrain.Store(false) // so that Close says it
+		r.inDrain.Store(false) // so that Close is the reason
 		r.mu.Unlock()
 	}
 }
@@ -84,7 +84,7 @@ func TestBarrierThatIsPassedIsNoError(t *testing.T) {
 }
 
 // The announcement that a round is passed is sent once, to all peers but the one that has sent it.
-func TestPassedRoundIsToldOnce(t *testing.T) {
+func TestPassedRoundIsAnnouncedOnce(t *testing.T) {
 	r := openRouter(t, Config{})
 	for id := 1; id <= 3; id++ {
 		r.peers[id] = newSession(r, Peer{ID: id, Incarnation: 1}, nil)
@@ -97,7 +97,7 @@ func TestPassedRoundIsToldOnce(t *testing.T) {
 	r.pass("b", 3, nil)
 	for id, s := range r.peers {
 		if want := uint64(id & 1); s.log.sent != want {
-			t.Errorf("node.%d is told %d times", id, s.log.sent)
+			t.Errorf("node.%d is notified %d times", id, s.log.sent)
 		}
 	}
 	if r.passed["b"] != 4 {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A peer that does not understand farewells is sent none, one that has sent a farewell does not get it
-// back, and no peer gets it twice.
+// A peer of a version without farewells receives none, one that has sent a farewell does not receive it
+// again, and no peer receives it twice.
 func TestAFarewellIsPassedOnOnce(t *testing.T) {
 	r, err := New(Config{Transport: noTransport{}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -39,7 +39,7 @@ func TestAFarewellIsPassedOnOnce(t *testing.T) {
 	}
 	for i, want := range []uint64{1, 0, 0} {
 		if n := sent(peers[i]) - before[i]; n != want {
-			t.Errorf("node.%d is sent %d frames, want %d", i+1, n, want)
+			t.Errorf("sent node.%d %d frames, want %d", i+1, n, want)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func TestLogOfVersionsThatDiffer(t *testing.T) {
 }
 
 // The error names a node that ends before it has acknowledged messages, with their number.
-func TestLogOfANodeThatLeftBeforeItHadAll(t *testing.T) {
+func TestErrorNamesANodeThatLeftEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)
 		defer j.close()
@@ -82,7 +82,7 @@ func TestLogOfANodeThatLeftBeforeItHadAll(t *testing.T) {
 	})
 }
 
-// A node that waits logs for which nodes every 5 s, and a send that waits for room is logged after 10
+// A waiting node logs every 5 s for which nodes it waits, and a send that waits for room is logged after 10
 // s and then after twice the time.
 func TestLogOfLongWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestLogOfAnEventThatDiffers(t *testing.T) {
 	})
 }
 
-// tired is a listener that cannot accept now and then.
+// tired is a listener that sometimes cannot accept.
 type tired struct {
 	net.Listener
 	left int // faults to come
@@ -169,7 +169,7 @@ func (l *tired) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// A listener that cannot accept for a while is tried again, after a pause.
+// Accept of a listener is retried after a pause if it fails.
 func TestLogOfAListenerThatCannotAccept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)

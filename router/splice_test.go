@@ -19,7 +19,7 @@ func pipeOf(r *Router) *pipe {
 	return p
 }
 
-// The hub copies what comes between two calls, for as long as it takes, and ends both with either,
+// The hub copies bytes between two calls, without a deadline, and ends both with either,
 // or with the pipe.
 func TestPipeEndsWithEitherCall(t *testing.T) {
 	for _, ends := range []string{"one", "other", "pipe", "hub"} {

@@ -83,7 +83,7 @@ func (d *duo) start() {
 
 func (d *duo) close() { _, _ = d.nodes[0].Close(), d.nodes[1].Close() }
 
-// TestStatsAddUpUnderEveryPolicy sends under each policy to a listener that first takes nothing, then
+// TestStatsAddUpUnderEveryPolicy sends under each policy to a listener that first consumes nothing, then
 // everything.
 func TestStatsAddUpUnderEveryPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -297,7 +297,7 @@ func (r *record) Received(event string, m *router.Message) {
 	r.lines = append(r.lines, fmt.Sprintf("%s %d from %d: %s", event, m.Version, m.From, m.Payload))
 }
 
-func TestTapSeesWhatPasses(t *testing.T) {
+func TestTapRecordsMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var taps [2]record
 		d := newDuo(t, memory.New(), func(c *router.Config) { c.Tap = &taps[c.Node] })

@@ -57,7 +57,7 @@ func TestCallsThatEndWithAWelcome(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		token   string
-		deaf    bool // it does not receive the proof
+		deaf    bool // it does not read the proof
 		welcome string
 		want    string // "" for success
 	}{

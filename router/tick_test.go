@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/internal/logtest"
 )
 
-func TestAPausedProcessDoesNotBlameItsPeers(t *testing.T) {
+func TestPausedProcessIsNotSilenceOfItsPeers(t *testing.T) {
 	for _, test := range []struct{ between, want time.Duration }{
 		{time.Second, 0},
 		{1900 * time.Millisecond, 0},
@@ -27,7 +27,7 @@ func TestAPausedProcessDoesNotBlameItsPeers(t *testing.T) {
 
 // A connection is tested when nothing was written since the tick before the last, or the last test was
 // more than two heartbeats ago; and received frames are acknowledged.
-func TestWhatATickMakesDue(t *testing.T) {
+func TestFramesDueAtATick(t *testing.T) {
 	const beat = 2 * time.Second // the heartbeat
 	for name, c := range map[string]struct {
 		quiet    int           // ticks without anything written, before this one
@@ -73,7 +73,7 @@ func TestWhatATickMakesDue(t *testing.T) {
 }
 
 // A node that joins the job waits four times as long for a silent peer as one that is ready, and
-// leaves its connection in peace.
+// does not close its connection.
 func TestNodeThatJoinsIsPatient(t *testing.T) {
 	for name, c := range map[string]struct {
 		silent    time.Duration
@@ -104,7 +104,7 @@ func TestNodeThatJoinsIsPatient(t *testing.T) {
 	}
 }
 
-// A node continues to join for as long again as it has taken, up to its patience.
+// A node continues to join for the same time again, up to its limit.
 func TestJoiningLastsAsLongAgain(t *testing.T) {
 	for _, c := range []struct {
 		took, since time.Duration
@@ -129,8 +129,8 @@ func TestJoiningLastsAsLongAgain(t *testing.T) {
 }
 
 // A node that is alone, and one that misses a lost one, log that after 10 s, and then each time after
-// as long again as it has lasted.
-func TestRemindersGrowRare(t *testing.T) {
+// twice the time.
+func TestRemindersBecomeRare(t *testing.T) {
 	r := openRouter(t, Config{Expect: 3})
 	var log logtest.Buffer
 	r.log = slog.New(slog.NewTextHandler(&log, nil))

@@ -72,7 +72,7 @@ func TestR5BoundOfALoss(t *testing.T) {
 	})
 }
 
-// A peer that is out of reach is lost after PeerTimeout, for any value of it, and not before.
+// An unreachable peer is lost after PeerTimeout, for any value of it, and not before.
 func TestR5PeerTimeoutIsHowLongAPeerIsAwaited(t *testing.T) {
 	for _, tt := range []struct {
 		timeout, away time.Duration
@@ -124,7 +124,7 @@ func TestR5PeerTimeoutIsHowLongAPeerIsAwaited(t *testing.T) {
 				}
 				<-time.After(time.Minute)
 				if n := strings.Count(log.String(), "still without a node that was lost"); tt.lost > 0 && (n < 4 || n > 8) {
-					t.Errorf("it is said %d times that a node is away:\n%s", n, log.String())
+					t.Errorf("logged %d times that a node is away:\n%s", n, log.String())
 				}
 				wire.Heal()
 			})

@@ -11,7 +11,7 @@ import (
 type caller struct {
 	net.Conn
 	from net.Addr
-	hang func() // what the end of the connection leads to
+	hang func() // called at the end of the connection
 }
 
 func (c *caller) RemoteAddr() net.Addr { return c.from }
@@ -82,13 +82,13 @@ func TestR7UnauthenticatedClientsFromOneAddressHaveTheirTime(t *testing.T) {
 		first = append(first, c.call("10.0.0.1"))
 	}
 	if c.now = c.now.Add(time.Second - 1); c.call("10.0.0.1") != nil {
-		t.Error("a newcomer puts one out that has just come")
+		t.Error("a new connection replaces one that has just been accepted")
 	}
 	if c.now = c.now.Add(1); c.call("10.0.0.1") == nil || !first[0].put {
 		t.Error("one that has had its time keeps its place")
 	}
 	if c.leave(first[1]) {
-		t.Error("who left on its own was put out")
+		t.Error("a connection that ended by itself was closed for another")
 	}
 	if c.call("10.0.0.1") == nil || first[2].put {
 		t.Error("a place that is free is not given")

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Announced nodes that never come are called less often the more they are, and forgotten. A node that
-// is announced again is believed again.
-func TestR7GhostsAreCalledAtABoundedRateAndForgotten(t *testing.T) {
+// Announced nodes that never connect are called less often the more they are, and forgotten. A node that
+// is announced again is called again.
+func TestR7NodesNeverMetAreCalledAtABoundedRateAndForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
 		count := func() (all int) {
@@ -85,7 +85,7 @@ func TestR7TroubleWithAddressesThatChange(t *testing.T) {
 
 // A node is announced by others and then met: the announcement is forgotten, and a member that was
 // never met does not change which nodes are expected.
-func TestR7GhostsAreNoMembers(t *testing.T) {
+func TestR7NodesNeverMetAreNotMembers(t *testing.T) {
 	r := openRouter(t, Config{Node: 1, Expect: 3})
 	r.learn([]Member{{ID: 7, Incarnation: 1}, {ID: 2, Incarnation: 3}}, 0)
 	r.mu.Lock()
@@ -95,10 +95,10 @@ func TestR7GhostsAreNoMembers(t *testing.T) {
 	r.mu.Unlock()
 	admitted(t, r, 2, 2)
 	if _, ok := r.known[2]; !ok {
-		t.Error("an older incarnation has come, and the newer one is forgotten")
+		t.Error("an older incarnation has connected, and the newer one is forgotten")
 	}
 	admitted(t, r, 2, 4)
 	if _, ok := r.known[2]; ok {
-		t.Error("a node that has come is remembered as one that has not")
+		t.Error("a connected node is remembered as one that has not connected")
 	}
 }

@@ -75,9 +75,9 @@ func sendOne(ctx context.Context, out *router.Channel) <-chan error {
 	return err
 }
 
-// TestE2AVersionIsGivenWithThePlaceInTheStream stops a send while it looks for its peers,
+// TestE2VersionsFollowTheOrderOfTheStream stops a send while it looks for its peers,
 // and lets another one go first.
-func TestE2AVersionIsGivenWithThePlaceInTheStream(t *testing.T) {
+func TestE2VersionsFollowTheOrderOfTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJob(t, 2, nil)
 		defer j.close()
@@ -178,7 +178,7 @@ func TestE3ABlockedSendThatIsCancelledLeavesTheLine(t *testing.T) {
 	})
 }
 
-// TestE3EveryBlockedSendEnds: a line of senders does not outlive what it waits for.
+// TestE3EveryBlockedSendEnds: blocked senders end when the room that they wait for cannot come any more.
 func TestE3EveryBlockedSendEnds(t *testing.T) {
 	nothing := func(err error) bool { return err == nil }
 	closed := func(err error) bool { return errors.Is(err, router.ErrClosed) }

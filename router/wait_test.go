@@ -15,7 +15,7 @@ import (
 
 // Start waits for the nodes of the job; where their number does not count, for the addresses to
 // dial, unless the job runs already, and for the nodes that answered there or were learned of.
-func TestWhomStartWaitsFor(t *testing.T) {
+func TestNodesThatStartWaitsFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		expect   int
 		topology Topology
@@ -57,7 +57,7 @@ func TestWhomStartWaitsFor(t *testing.T) {
 	}
 }
 
-// Start names the nodes that it waits for, and begins nothing else when it has failed.
+// Start names the nodes that it waits for, and starts nothing else after a failure.
 func TestStartOfAJobOfUnknownSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nowhere{calls: map[string]int{}}
@@ -93,13 +93,13 @@ func (r *Router) peer(id int) *session {
 	return r.peers[id]
 }
 
-// A process that did not run for a while blames none of its peers for the silence.
-func TestPausedProcessLosesNobody(t *testing.T) {
+// A process that did not run for a while does not treat that as silence of its peers.
+func TestPausedProcessLosesNoPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, nil)
 		g.r.mu.Lock()
 		g.r.beenReady = true
-		g.r.was[1] = former{lostAt: 1, sayAt: 1} // the log says so at the first tick, and pauses everything
+		g.r.was[1] = former{lostAt: 1, sayAt: 1} // it is logged at the first tick, and the log pauses the process
 		g.r.log = pausingLog(20 * time.Second)
 		g.r.mu.Unlock()
 		g.r.wg.Go(g.r.tick)
@@ -112,7 +112,7 @@ func TestPausedProcessLosesNobody(t *testing.T) {
 		}
 		<-time.After(10 * time.Second)
 		if g.r.peer(7) != nil {
-			t.Error("a peer that says nothing at all is not lost")
+			t.Error("a silent peer is not lost")
 		}
 	})
 }
@@ -208,13 +208,13 @@ func TestNodeThatIsNotStartedAgain(t *testing.T) {
 		select {
 		case <-woken:
 		default:
-			t.Errorf("%s: nobody who waits is woken", name)
+			t.Errorf("%s: the waiting goroutines are not woken", name)
 		}
 	}
 }
 
-// A node that is closed while it receives a peer out that is gone does not lose it.
-func TestNodeThatIsClosedLosesNobody(t *testing.T) {
+// A node that is closed while it receives the last messages of a departed peer does not lose it.
+func TestClosedNodeLosesNoPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := meet(t, nil)
 		synctest.Wait()
@@ -231,7 +231,7 @@ func TestNodeThatIsClosedLosesNobody(t *testing.T) {
 }
 
 // The text in the error of a Drain for each peer.
-func TestWhatADrainSaysOfAPeer(t *testing.T) {
+func TestErrorOfADrainForAPeer(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit  func(s *session)
 		waits bool
@@ -287,7 +287,7 @@ func TestFarewellsThatAreReceived(t *testing.T) {
 		} {
 			r.applyFarewell(Farewell{Node: c.node, Incarnation: c.incarnation, Reason: "x"}, c.from)
 			if !slices.Equal(told(), c.want) {
-				t.Errorf("%+v: told %v", c, told())
+				t.Errorf("%+v: passed on to %v", c, told())
 			}
 		}
 		for i := range maxFormer {

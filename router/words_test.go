@@ -163,7 +163,7 @@ func TestEveryCountIsAdded(t *testing.T) {
 	}
 }
 
-// Refusals are counted by reason, and the first one for each is logged. A client that hangs up is not
+// Refusals are counted by reason, and the first one for each is logged. A client that closes the connection is not
 // logged.
 func TestRefusalsByReason(t *testing.T) {
 	var log logtest.Buffer
@@ -232,8 +232,8 @@ func TestSessionsThatGoOn(t *testing.T) {
 	}
 }
 
-// Of two nodes that have given each other up, the higher one ends.
-func TestWhoMakesWay(t *testing.T) {
+// Of two nodes that have lost each other, the one with the higher id ends.
+func TestWhichOfTwoNodesEnds(t *testing.T) {
 	lost, stale := &refusal{Code: RefuseLost}, &refusal{Code: RefuseStale}
 	r := openRouter(t, Config{Node: 5})
 	for _, c := range []struct {

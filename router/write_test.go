@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The writer wakes for each kind of frame that is due, and for nothing else.
-func TestWhatThereIsToWrite(t *testing.T) {
+// The writer wakes for each kind of due frame, and only for these.
+func TestFramesThatWakeTheWriter(t *testing.T) {
 	for name, c := range map[string]struct {
 		due  func(s *session)
 		want bool
@@ -39,9 +39,9 @@ func TestWhatThereIsToWrite(t *testing.T) {
 	}
 }
 
-// A sender writes by itself if it can and no other goroutine writes, and it is in no burst; in a
-// burst, when many bytes have gathered that the system can take.
-func TestWhoWritesAMessage(t *testing.T) {
+// A sender writes directly if it can, no other goroutine writes, and it is not in a burst; in a
+// burst, it writes when many bytes have accumulated that the system can accept.
+func TestWriterOfAMessage(t *testing.T) {
 	try := ownConn{tries: new(int)}
 	for name, c := range map[string]struct {
 		link     *link
@@ -109,7 +109,7 @@ func TestSenderLeavesChunksToTheWriter(t *testing.T) {
 	}
 }
 
-// The rest of a frame of which the system has taken a part is written by itself.
+// The rest of a partly written frame is written without other frames.
 func TestRestOfAFrameIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowConn()
@@ -164,12 +164,12 @@ func TestManyFramesAreWrittenInOneCall(t *testing.T) {
 	})
 }
 
-// brokenConn fails to write when it is let go.
+// brokenConn fails to write when the test releases it.
 type brokenConn struct{ *slowConn }
 
 func (c brokenConn) Write([]byte) (int, error) { <-c.letGo; return 0, io.ErrShortWrite }
 
-// When the writer cannot write, the connection is given up for that reason. The frames are kept, and
+// When the writer cannot write, the connection is closed for that reason. The frames are kept, and
 // wait to be written; a sender that was too far ahead continues.
 func TestConnectionThatTheWriterCannotWriteTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestConnectionThatTheWriterCannotWriteTo(t *testing.T) {
 
 // A new connection begins with an acknowledgement and the totals of the consumption, which may have
 // been lost with the last one; also those that were due then.
-func TestNewConnectionTellsTheTotals(t *testing.T) {
+func TestNewConnectionSendsTheTotals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowConn()
 		s := newSession(openRouter(t, Config{}), Peer{ID: 1, Incarnation: 1}, nil)
@@ -223,7 +223,7 @@ func TestNewConnectionTellsTheTotals(t *testing.T) {
 	})
 }
 
-// A session that has ended takes no connection, and one that continues takes none whose peer has
+// A session that has ended accepts no connection, and one that continues accepts none whose peer has
 // received frames that were never sent.
 func TestConnectionsThatASessionDoesNotTake(t *testing.T) {
 	for _, ended := range []bool{true, false} {
@@ -241,7 +241,7 @@ func TestConnectionsThatASessionDoesNotTake(t *testing.T) {
 
 // Frames are staged for the writer: the totals that are due, one chunk of each large message in turn
 // up to a limit, and the frames that must come behind the messages.
-func TestWhatIsStaged(t *testing.T) {
+func TestStagedFrames(t *testing.T) {
 	r := openRouter(t, Config{ChunkBytes: inlineBytes, WindowBytes: 8 * inlineBytes})
 	s := newSession(r, Peer{ID: 1, Incarnation: 1}, nil)
 	for id := range uint16(2) {
@@ -272,7 +272,7 @@ func TestWhatIsStaged(t *testing.T) {
 		t.Error(d)
 	}
 	if s.pendingWrite() || len(s.bulks) != 0 || s.acked != 3 || staged() != nil {
-		t.Errorf("something is left: %d large messages, acknowledged %d", len(s.bulks), s.acked)
+		t.Errorf("not everything is staged: %d large messages, acknowledged %d", len(s.bulks), s.acked)
 	}
 	s.outs[0].put(2, make(Bytes, 2*inlineBytes))
 	if got := s.stage(nil, 0); got != nil || s.log.unwritten() {

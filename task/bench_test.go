@@ -102,7 +102,7 @@ func BenchmarkEmit(b *testing.B) {
 	})
 }
 
-// sink is a channel to nowhere, with one listener.
+// sink is a channel that discards its messages, with one listener.
 type sink struct{ n int }
 
 func (s *sink) Listen(bool)        {}
@@ -113,7 +113,7 @@ func (s *sink) Send(context.Context, Buffer, func(Peer) bool) (int, error) {
 	return 1, nil
 }
 
-// credits counts what is returned.
+// credits counts the returned room.
 type credits struct{ n atomic.Int64 }
 
 func (c *credits) Return(messages, _ int) { c.n.Add(int64(messages)) }

@@ -26,7 +26,7 @@ func (tr *trace) add(s string) {
 	tr.all = append(tr.all, s)
 }
 
-// around takes d in each half, and notes them.
+// around takes d in each half, and records both.
 func (tr *trace) around(name string, d time.Duration) Middleware[empty] {
 	return func(ctx context.Context, _ *empty, next Next) error {
 		time.Sleep(d)
@@ -80,13 +80,13 @@ func TestT5ParallelReportsEveryFailure(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		if n := strings.Count(err.Error(), "first"); n != 1 {
-			t.Errorf("%q is said %d times in %q", "first", n, err)
+			t.Errorf("%q is %d times in %q", "first", n, err)
 		}
 		tr.want(t, "b> <b")
 	})
 }
 
-func TestParallelPassesOnWhatTheRestReturned(t *testing.T) {
+func TestParallelReturnsTheErrorOfTheRest(t *testing.T) {
 	boom := errors.New("boom")
 	var tr trace
 	err := runOnce(t, New[empty](Alone()), Parallel(tr.around("a", 0), tr.around("b", 0)), failing(boom, 0))
@@ -184,7 +184,7 @@ func TestT6LockedNeverOverlapAndKeepTheirOrder(t *testing.T) {
 			for i := range 8 {
 				half := func() {
 					if inside++; inside != 1 {
-						t.Error("two are inside")
+						t.Error("two run at once")
 					}
 					time.Sleep(time.Millisecond)
 					inside--
@@ -209,7 +209,7 @@ func TestT6LockedNeverOverlapAndKeepTheirOrder(t *testing.T) {
 	})
 }
 
-func TestT6LockIsLeftByWhoDoesNotTakeIt(t *testing.T) {
+func TestT6LockIsLeftByWaitersThatEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lock
 		ran := false
@@ -345,7 +345,7 @@ func TestNamedMiddleware(t *testing.T) {
 				t.Errorf("error %v, want %s", err, tc.want)
 			}
 			if !strings.Contains(tc.want, "step 1: "+wrapped+": ") {
-				t.Errorf("a wrapper sees %q", wrapped)
+				t.Errorf("a wrapper has the name %q", wrapped)
 			}
 		})
 	}
@@ -375,7 +375,7 @@ func TestT6AsyncKeepsTheErrorOfAnyMember(t *testing.T) {
 					if err := runOnce(t, New[empty](Alone(), Async()), ms...); !errors.Is(err, boom) || strings.Count(err.Error(), "boom") != 1 {
 						t.Errorf("%s at %d: %v", name, at, err)
 					} else if name == "step" && strings.Contains(err.Error(), "TestT6") {
-						t.Errorf("%s at %d: it names those that passed it on: %v", name, at, err)
+						t.Errorf("%s at %d: it names middleware that only returned it: %v", name, at, err)
 					}
 				}
 			}

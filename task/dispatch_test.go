@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Hand-offs at any moment lose nothing, keep the order of each event, and never
+// Hand-offs at any moment lose no message, keep the order of each event, and never
 // let two listeners of one event run at once.
 func TestHandOffsAtAnyMomentKeepTheOrder(t *testing.T) {
 	const emitters, each = 4, 5000

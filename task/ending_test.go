@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// handOver is a common form of listener: it hands the value to a reader, or ends with its context.
+// handOver is a common form of listener: it passes the value to a reader, or ends with its context.
 func handOver(in chan<- int, end func(context.Context) error) func(context.Context, int) error {
 	return func(ctx context.Context, v int) error {
 		select {
@@ -76,7 +76,7 @@ func TestListenersOfAllNodesThatSelectOnTheirContextsEndWell(t *testing.T) {
 
 // TestABlockedListenerDoesNotCostOthersTheirMessages has one listener that blocks at
 // the end, one that is slow, one that is quick but selects on its context, and one
-// that waits for an event which still comes.
+// that waits for an event which still arrives.
 func TestABlockedListenerDoesNotCostOthersTheirMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slowly, selects, request := NewEvent[int]("slow"), NewEvent[int]("selects"), NewEvent[int]("request")
@@ -183,8 +183,8 @@ func TestAListenerThatIgnoresItsContextIsNamedAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestProgressAtTheEndIsNoBlock has a listener that takes long over one message, but
-// emits all the time.
+// TestProgressAtTheEndIsNoBlock has a listener that takes long for one message, but
+// continuously emits.
 func TestProgressAtTheEndIsNoBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tks := jobOf(t, 2, func(i int, tk *Task[empty]) {
@@ -198,7 +198,7 @@ func TestProgressAtTheEndIsNoBlock(t *testing.T) {
 					must(t, evB.Emit(ctx, tk, v, OnlyRemote()))
 				}
 				if ctx.Err() != nil {
-					t.Errorf("the context of a listener that goes on has ended: %v", context.Cause(ctx))
+					t.Errorf("the context of a listener that continues has ended: %v", context.Cause(ctx))
 				}
 				return nil
 			})
@@ -247,7 +247,7 @@ func TestABlockedEmitAtTheEndIsNotCutOff(t *testing.T) {
 			must(t, tks[0].Close(t.Context()))
 			synctest.Wait()
 			if emitted != n {
-				t.Errorf("%d of %d emits went through", emitted, n)
+				t.Errorf("%d of %d emits have returned", emitted, n)
 			}
 			must(t, tks[1].Close(t.Context()))
 			if received != n {
@@ -287,7 +287,7 @@ func TestOnlyTheBlockedEventIsCutOff(t *testing.T) {
 }
 
 // TestAListenerThatHasWaitedRunsToItsEnd: its wait does not count any more, whether
-// the answer came right before the end or during it.
+// the answer arrived right before the end or during it.
 func TestAListenerThatHasWaitedRunsToItsEnd(t *testing.T) {
 	for _, after := range []time.Duration{0, 8 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -309,7 +309,7 @@ func TestAListenerThatHasWaitedRunsToItsEnd(t *testing.T) {
 				drainAfter(tk, after+time.Second)
 				time.AfterFunc(after, func() { must(t, evB.Emit(t.Context(), tk, 1)) })
 			}
-			evText.On(tk, func(context.Context, string) error { return nil }) // the end looks again when it is received
+			evText.On(tk, func(context.Context, string) error { return nil }) // the end checks again when it is received
 			time.AfterFunc(after+100*time.Millisecond, func() { must(t, evText.Emit(t.Context(), tk, "")) })
 			must(t, tk.Close(t.Context()))
 			if ended {
@@ -338,8 +338,8 @@ func TestEmitToOthersAfterTheDrainIsRefused(t *testing.T) {
 	})
 }
 
-// TestAFailedTaskDoesNotReceiveWhatIsLeft, nor drain for long.
-func TestAFailedTaskDoesNotReceiveWhatIsLeft(t *testing.T) {
+// TestAFailedTaskDoesNotReceiveRemainingMessages, and drains only briefly.
+func TestAFailedTaskDoesNotReceiveRemainingMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := newFakeJob(1).node(0)
 		node.onDrain = func(ctx context.Context) error { <-ctx.Done(); return nil }

@@ -187,7 +187,7 @@ func TestE5RemoteEmitCallsEachOnce(t *testing.T) {
 	})
 }
 
-func TestE6EmitReachesWhomItNames(t *testing.T) {
+func TestE6EmitReachesTheNamedNodes(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		opts []EmitOption
@@ -312,7 +312,7 @@ func TestE10SlowListenerBlocksOnlyItsEmitter(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			if int(received.Add(1)) != v+1 {
-				t.Errorf("%d came out of order", v)
+				t.Errorf("%d was received out of order", v)
 			}
 			return nil
 		})
@@ -326,7 +326,7 @@ func TestE10SlowListenerBlocksOnlyItsEmitter(t *testing.T) {
 		}()
 		synctest.Wait()
 		if e := emitted.Load(); e != mailboxBound+0 && e != mailboxBound+1 {
-			t.Errorf("%d emits went through before the listener returned", e)
+			t.Errorf("%d emits have returned before the listener", e)
 		}
 		begin := time.Now()
 		must(t, evB.Emit(t.Context(), tk, 1))

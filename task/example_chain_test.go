@@ -17,7 +17,7 @@ func say(text string) task.Middleware[struct{}] {
 }
 
 // A step's forward half runs the middleware in order. A middleware that is not made
-// with Step has a backward half too: what it does after next.
+// with Step has a backward half too: the part after its call of next.
 func ExampleMiddleware() {
 	t := task.New[struct{}](task.Alone())
 	t.Use(
@@ -106,7 +106,7 @@ func ExampleTask_UseFor() {
 	// <nil>
 }
 
-// WithRoles gives the node its roles, whatever its id is.
+// WithRoles sets the roles of the node, for any id.
 func ExampleWithRoles() {
 	t := task.New[struct{}](task.Alone(), task.WithRoles("evaluator"))
 	t.UseFor("learner", func() task.Middleware[struct{}] { return say("learn") })
@@ -136,7 +136,7 @@ func ExampleTask_Wrap() {
 	// <nil>
 }
 
-// Finish ends the run after the step that is under way. Fail ends it with an error.
+// Finish ends the run after the current step. Fail ends it with an error.
 func ExampleTask_Finish() {
 	t := task.New[struct{}](task.Alone(), task.DrainTimeout(time.Second))
 	t.Use(task.Step(func(context.Context, *struct{}) error {

@@ -52,7 +52,7 @@ func ExampleTask_Use() {
 	// <nil>
 }
 
-// Two middleware of one function have names of their own in errors and figures.
+// Two middleware made by one function have separate names in errors and statistics.
 func ExampleName() {
 	t := task.New[Context](task.Alone())
 	t.Use(
@@ -124,7 +124,7 @@ func ExampleEvent_WaitFor() {
 }
 
 // All nodes of a job run this function. Under WaitForAll each of them makes its three
-// steps, however fast the others are.
+// steps, at any speed of the others.
 func ExampleWaitForAll() {
 	play := func(ctx context.Context, node task.Node) error {
 		t := task.New[struct{}](node)

@@ -39,7 +39,7 @@ func TestExpectReceivesTheAnswerToAnEmitAfterIt(t *testing.T) {
 	})
 }
 
-func TestExpectPassesOverWhatDoesNotMatch(t *testing.T) {
+func TestExpectSkipsOtherMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tks := answering(t, 4)
 		fromThree := func(ctx context.Context, _ int) bool { return Sender(ctx) == 3 }
@@ -94,10 +94,10 @@ func TestExpectStopped(t *testing.T) {
 		synctest.Wait()
 		had.Stop()
 		if v, err := had.Wait(t.Context()); v != 11 || err != nil {
-			t.Errorf("what came before Stop: %d, %v", v, err)
+			t.Errorf("a message before Stop: %d, %v", v, err)
 		}
 		if _, err := w.Wait(t.Context()); err == nil {
-			t.Error("what came after Stop was taken")
+			t.Error("a message after Stop was received")
 		}
 	})
 }
@@ -120,7 +120,7 @@ func TestExpectBeforeStartAndAfterClose(t *testing.T) {
 		go func() { synctest.Wait(); must(t, evA.Emit(t.Context(), tk, 7)) }()
 		must(t, tk.Run(t.Context()))
 		if v, err := w.Wait(t.Context()); v != 7 || err != nil {
-			t.Errorf("what came before Close: %d, %v", v, err)
+			t.Errorf("a message before Close: %d, %v", v, err)
 		}
 		if _, err := never.Wait(t.Context()); !errors.Is(err, ErrClosed) {
 			t.Errorf("after Close: %v", err)

@@ -17,18 +17,18 @@ import (
 	"time"
 )
 
-// fakeWindow is how many messages may be on their way on one fake channel.
+// fakeWindow is the number of messages that may be under way on one fake channel.
 const fakeWindow = 64
 
-// fakeJob is a job of n nodes in one process: a Bus without a wire, that delivers
+// fakeJob is a job of n nodes in one process: a Bus without connections, which delivers
 // on the goroutine of the sender.
 type fakeJob struct {
 	n  int
 	mu sync.Mutex
-	// All nodes that have started, and all that have announced that they send no more.
+	// The nodes that have started, and those that have announced that they send no more messages.
 	nodes   map[int]*fakeNode
 	drained map[int]bool
-	done    map[int]bool // all that have done their part
+	done    map[int]bool // the nodes that are done
 	changed chan struct{}
 }
 
@@ -47,7 +47,7 @@ type fakeNode struct {
 	elastic   bool
 	grace     time.Duration
 	onLeave   func()                      // messages that the others still send
-	onDrain   func(context.Context) error // what Drain waits for, before the bus takes nothing more
+	onDrain   func(context.Context) error // Drain waits for it, before the bus accepts no more messages
 	unsent    []Unsent
 	closeErr  error
 	doneErr   error

@@ -21,7 +21,7 @@ func backwardError(ctx context.Context, _ *empty, next Next) error {
 	return errors.New("late")
 }
 
-// TestABackwardHalfThatPanicsIsNamed, whatever came after it.
+// TestABackwardHalfThatPanicsIsNamed, for any middleware after it.
 func TestABackwardHalfThatPanicsIsNamed(t *testing.T) {
 	for name, rest := range map[string][]Middleware[empty]{
 		"nothing":          nil,
@@ -45,7 +45,7 @@ func TestABackwardHalfThatPanicsIsNamed(t *testing.T) {
 	}
 }
 
-// TestAnErrorAfterOneThatWasTakenHasItsOwnName.
+// TestAnErrorAfterOneThatWasTakenHasItsOwnName: an earlier error, which a middleware handled, does not change the name.
 func TestAnErrorAfterOneThatWasTakenHasItsOwnName(t *testing.T) {
 	for name, rest := range map[string][]Middleware[empty]{
 		"next":             {swallow, Step(failingStep)},
@@ -67,7 +67,7 @@ func TestAnErrorAfterOneThatWasTakenHasItsOwnName(t *testing.T) {
 	}
 }
 
-// TestAMiddlewareThatDoesNotAlwaysCallNext is a plain step where it does not.
+// TestAMiddlewareThatDoesNotAlwaysCallNext is a plain step when it does not.
 func TestAMiddlewareThatDoesNotAlwaysCallNext(t *testing.T) {
 	for at := range 3 {
 		for _, grouped := range []bool{false, true} {
@@ -117,7 +117,7 @@ func TestASecondCallOfNextRunsTheRestOnceMore(t *testing.T) {
 	}
 }
 
-// TestGroupsWithoutATask can be called by hand.
+// TestGroupsWithoutATask calls groups directly.
 func TestGroupsWithoutATask(t *testing.T) {
 	next := func(context.Context) error { return nil }
 	for name, m := range map[string]Middleware[empty]{"serial": Serial(Step(panicking)), "parallel": Parallel(Step(panicking))} {
@@ -136,7 +136,7 @@ type uncomparable []string
 
 func (u uncomparable) Error() string { return strings.Join(u, ", ") }
 
-// TestParallelReportsEachErrorOnce, of whatever form.
+// TestParallelReportsEachErrorOnce, for errors of all forms.
 func TestParallelReportsEachErrorOnce(t *testing.T) {
 	cause := Step(func(ctx context.Context, _ *empty) error { <-ctx.Done(); return context.Cause(ctx) })
 	for name, tc := range map[string]struct {
@@ -185,8 +185,8 @@ func TestKeepManyTimes(t *testing.T) {
 	tk.Keep("Seed")
 }
 
-// TestContextsEndWithWhatTheyWereMadeFor: what a middleware has started ends with it.
-func TestContextsEndWithWhatTheyWereMadeFor(t *testing.T) {
+// TestContextsEndWithTheirMiddleware: goroutines of a middleware end with it.
+func TestContextsEndWithTheirMiddleware(t *testing.T) {
 	for name, opts := range map[string][]Option{"in turn": nil, "async": {Async()}} {
 		ended := map[string]<-chan struct{}{}
 		var mu sync.Mutex
@@ -208,7 +208,7 @@ func TestContextsEndWithWhatTheyWereMadeFor(t *testing.T) {
 			select {
 			case <-ended[of]:
 			default:
-				t.Errorf("%s: the context of a %s goes on after the run", name, of)
+				t.Errorf("%s: the context of a %s has not ended with the run", name, of)
 			}
 		}
 	}

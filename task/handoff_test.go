@@ -42,7 +42,7 @@ func TestListenersThatAreQuickEnoughKeepTheOrderOverEvents(t *testing.T) {
 	}
 }
 
-// TestASlowListenerDoesNotHoldOthersThatAreEmittedAllTheTime, now and later again.
+// TestASlowListenerDoesNotHoldOthersThatAreEmittedAllTheTime, in two rounds.
 func TestASlowListenerDoesNotHoldOthersThatAreEmittedAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]
@@ -59,7 +59,7 @@ func TestASlowListenerDoesNotHoldOthersThatAreEmittedAllTheTime(t *testing.T) {
 			if want := 20 * (round + 1); received != want {
 				t.Errorf("round %d: %d received, want %d", round, received, want)
 			}
-			time.Sleep(time.Minute) // nothing to do
+			time.Sleep(time.Minute) // without messages
 		}
 	})
 }
@@ -84,7 +84,7 @@ func TestASlowListenerThatIsTheLastIsNotHandedOff(t *testing.T) {
 	})
 }
 
-// TestAStoppedDispatcherStartsNoTimer, even if one of its timers was just about to look.
+// TestAStoppedDispatcherStartsNoTimer, even if one of its timers has just fired.
 func TestAStoppedDispatcherStartsNoTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := New[empty](Alone())
@@ -107,7 +107,7 @@ func TestAStoppedDispatcherStartsNoTimer(t *testing.T) {
 		d := tk.en.d
 		running := func() bool { return d.timer.Stop() || d.ending.timer.Stop() }
 		if running() {
-			t.Error("a timer goes on")
+			t.Error("a timer continues")
 		}
 		d.check()
 		d.checkEnd()
@@ -128,7 +128,7 @@ func TestTheMailboxOfTheMessageThatARunnerReceives(t *testing.T) {
 	}
 	for within, want := range map[time.Duration]time.Duration{0: time.Millisecond, 4 * time.Second: time.Second} {
 		if got := (&ending{within: within}).every(); got != want {
-			t.Errorf("a message may take %v: a look every %v, want %v", within, got, want)
+			t.Errorf("a message may take %v: a check every %v, want %v", within, got, want)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestSlowMessagesOneAfterTheOtherAreNoBlock(t *testing.T) {
 	})
 }
 
-// TestABlockedListenerHasItsGrace, which is half of the drain timeout at most.
+// TestABlockedListenerHasItsGrace, at most half of the drain timeout.
 func TestABlockedListenerHasItsGrace(t *testing.T) {
 	for _, tc := range []struct{ grace, drain, want time.Duration }{
 		{time.Second, time.Minute, time.Second},
@@ -204,7 +204,7 @@ func TestAWaitThatHasEndedCountsNoMore(t *testing.T) {
 	})
 }
 
-// TestAnEmitThatHadRoomAgainCountsNoMore: the listener then waits for something outside of this
+// TestAnEmitThatHadRoomAgainCountsNoMore: the listener then waits for an event outside of this
 // package.
 func TestAnEmitThatHadRoomAgainCountsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -231,8 +231,8 @@ func TestAnEmitThatHadRoomAgainCountsNoMore(t *testing.T) {
 	})
 }
 
-// TestTheEndNamesAllThatIsNotReceived, in the order of the events' names.
-func TestTheEndNamesAllThatIsNotReceived(t *testing.T) {
+// TestTheEndNamesAllMessagesThatAreNotReceived, in the order of the events' names.
+func TestTheEndNamesAllMessagesThatAreNotReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := New[empty](Alone(), DrainTimeout(time.Second))
 		stuck := make(chan struct{})
@@ -256,7 +256,7 @@ func TestTheEndNamesAllThatIsNotReceived(t *testing.T) {
 	})
 }
 
-// TestALateReportIsNotMadeOnceItIsStopped, even if it was just about to be made.
+// TestALateReportIsNotMadeOnceItIsStopped, even if its timer has just fired.
 func TestALateReportIsNotMadeOnceItIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := 0
@@ -265,7 +265,7 @@ func TestALateReportIsNotMadeOnceItIsStopped(t *testing.T) {
 		synctest.Wait()
 		l.stop()
 		if l.timer.Stop() {
-			t.Error("the timer goes on")
+			t.Error("the timer continues")
 		}
 		l.fire()
 		if said != 1 || l.timer.Stop() {
@@ -274,7 +274,7 @@ func TestALateReportIsNotMadeOnceItIsStopped(t *testing.T) {
 	})
 }
 
-// TestABlockedEmitIsReported, and a lone node reports no listener that receives nothing.
+// TestABlockedEmitIsReported, and a lone node does not report a listener without messages.
 func TestABlockedEmitIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

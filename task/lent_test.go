@@ -18,7 +18,7 @@ func (tornCodec) Decode(src []byte, _ any, _ bool) error {
 }
 
 // Any failure to decode memory of another process is an error that names its sender. For other
-// payloads it stays a panic: the decoder has a fault.
+// payloads it remains a panic: the decoder has a fault.
 func TestLentPayloadThatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ev := NewEvent[[]byte]("bytes")
@@ -47,8 +47,8 @@ func TestLentPayloadThatChanges(t *testing.T) {
 	})
 }
 
-// Memory of another process is given back after the listeners, once. A listener that keeps the payload and has come in the meantime
-// has its own.
+// Memory of another process is returned once, after the listeners. A listener that keeps the payload and was added meanwhile
+// receives a copy.
 func TestLentPayloadIsGivenBack(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestLentPayloadIsGivenBack(t *testing.T) {
 			evA.On(tk, func(context.Context, int) error { <-gate; return nil })
 			ev.On(tk, func(_ context.Context, b []byte) error {
 				if b[0] != 9 {
-					t.Errorf("heard %d", b[0])
+					t.Errorf("received %d", b[0])
 				}
 				return nil
 			}, Borrowed())
@@ -74,7 +74,7 @@ func TestLentPayloadIsGivenBack(t *testing.T) {
 				ev.On(tk, func(_ context.Context, b []byte) error { kept = append(kept, b); return nil })
 			}
 			if len(l.recycled) != 0 {
-				t.Error("given back before it was heard")
+				t.Error("returned before it was received")
 			}
 			close(gate)
 			synctest.Wait()

@@ -93,8 +93,8 @@ func (l ledger) equal(m ledger) bool {
 	return l.returned == m.returned && l.bytes == m.bytes && l.calls == m.calls
 }
 
-// TestWhatIsDroppedGivesItsRoomBack fills mailboxes of each policy from another node.
-func TestWhatIsDroppedGivesItsRoomBack(t *testing.T) {
+// TestDroppedMessagesReturnTheirRoom fills mailboxes of each policy from another node.
+func TestDroppedMessagesReturnTheirRoom(t *testing.T) {
 	for _, tc := range []struct {
 		ev               *Event[int]
 		returned, queued int // while the first message is received
@@ -125,9 +125,9 @@ func TestWhatIsDroppedGivesItsRoomBack(t *testing.T) {
 	}
 }
 
-// TestSkippedCountsWhatTheSenderReplaced, but not what was emitted before this node knew
+// TestSkippedCountsReplacedValues, but not what was emitted before this node knew
 // the sender, nor what this node has emitted to others only.
-func TestSkippedCountsWhatTheSenderReplaced(t *testing.T) {
+func TestSkippedCountsReplacedValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]
 		gate := make(chan struct{})
@@ -150,7 +150,7 @@ func TestSkippedCountsWhatTheSenderReplaced(t *testing.T) {
 	})
 }
 
-// TestAMailboxThatDropsStaysSmall, however much is emitted while its listener is blocked.
+// TestAMailboxThatDropsStaysSmall, for any number of emits while its listener is blocked.
 func TestAMailboxThatDropsStaysSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ev := NewEvent[int]("lossy", DropOldest(3))
@@ -168,8 +168,8 @@ func TestAMailboxThatDropsStaysSmall(t *testing.T) {
 	})
 }
 
-// TestValuesThatAreDoneWithAreFreed: received, dropped or replaced.
-func TestValuesThatAreDoneWithAreFreed(t *testing.T) {
+// TestConsumedValuesAreFreed: received, dropped or replaced.
+func TestConsumedValuesAreFreed(t *testing.T) {
 	type big [1 << 10]byte
 	synctest.Test(t, func(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]
@@ -218,7 +218,7 @@ func TestAValueThatCannotBeEncodedIsNotSent(t *testing.T) {
 	})
 }
 
-func TestStatsOfWhatDidNotHappenAreMissing(t *testing.T) {
+func TestStatsWithoutEventsAreMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Hour) // the task is not made at the beginning of the clock
 		tk := jobOf(t, 1, nil)[0]
@@ -240,7 +240,7 @@ func TestStatsOfWhatDidNotHappenAreMissing(t *testing.T) {
 	})
 }
 
-// TestABlockedEmitGoesOnWhenHalfOfTheMailboxIsReceived, not at each message.
+// TestABlockedEmitGoesOnWhenHalfOfTheMailboxIsReceived, and not after each message.
 func TestABlockedEmitGoesOnWhenHalfOfTheMailboxIsReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]
@@ -260,7 +260,7 @@ func TestABlockedEmitGoesOnWhenHalfOfTheMailboxIsReceived(t *testing.T) {
 			}
 			synctest.Wait()
 			if emitted && received < mailboxBound/2-1 {
-				t.Fatalf("the emit has gone on after %d messages", received+1)
+				t.Fatalf("the emit has continued after %d messages", received+1)
 			}
 			if emitted {
 				return
@@ -325,7 +325,7 @@ func TestConcurrentFirstUseOfAnEvent(t *testing.T) {
 	}
 }
 
-// TestAMessageBeforeTheStartIsReceivedAfterIt, although its bus was early.
+// TestAMessageBeforeTheStartIsReceivedAfterIt, although its bus delivered it early.
 func TestAMessageBeforeTheStartIsReceivedAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := New[empty](newFakeJob(1).node(0))

@@ -93,7 +93,7 @@ func TestFailEndsTheContextOfTheStepBeforeItReturns(t *testing.T) {
 		tk.Use(Step(func(ctx context.Context, _ *empty) error {
 			end(tk)
 			if ctx.Err() == nil {
-				t.Errorf("%s: the context goes on", name)
+				t.Errorf("%s: the context has not ended", name)
 			}
 			return nil
 		}))
@@ -181,8 +181,8 @@ func TestTheStartWaitsForLatestValuesOnly(t *testing.T) {
 	}
 }
 
-// TestWhatABusSaysOfItsPeers has each change of a peer.
-func TestWhatABusSaysOfItsPeers(t *testing.T) {
+// TestPeerChangesOfABus has each change of a peer.
+func TestPeerChangesOfABus(t *testing.T) {
 	boom := errors.New("boom")
 	for name, tc := range map[string]struct {
 		change PeerChange
@@ -253,7 +253,7 @@ func TestTheBusIsDrainedTogetherAfterAnOrderlyEnd(t *testing.T) {
 				cancel()
 				<-done
 				if node.waited != tc.waited || told != tc.told || node.abandoned != tc.aborts {
-					t.Errorf("waited %v, told %v, abandoned %v", node.waited, told, node.abandoned)
+					t.Errorf("waited %v, notified %v, abandoned %v", node.waited, told, node.abandoned)
 				}
 			})
 		})
@@ -274,7 +274,7 @@ func TestANodeWithoutMiddlewareEndsNoOther(t *testing.T) {
 	})
 }
 
-// TestOffOfAllEventsKeepsTheEndOfTheJob: it is an event of the package's own.
+// TestOffOfAllEventsKeepsTheEndOfTheJob: the package itself declares that event.
 func TestOffOfAllEventsKeepsTheEndOfTheJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, errs := runJob(t, 2, func(i int, tk *Task[empty]) {
@@ -347,7 +347,7 @@ func TestHooksHaveTheirTime(t *testing.T) {
 	})
 }
 
-// TestTheLogOfTheEnd has the messages that were not received, and only where that is news.
+// TestTheLogOfTheEnd has the messages that were not received, unless they were logged before.
 func TestTheLogOfTheEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		step func(ctx context.Context, tk *Task[empty]) error
@@ -472,7 +472,7 @@ func TestALostNodeDoesNotSpoilASuccessOfAll(t *testing.T) {
 	})
 }
 
-// TestALockThatIsNotHadInTimeKeepsItsMiddlewareFromRunning.
+// TestALockThatIsNotHadInTimeKeepsItsMiddlewareFromRunning: the step ends without it.
 func TestALockThatIsNotHadInTimeKeepsItsMiddlewareFromRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lock
@@ -490,8 +490,8 @@ func TestALockThatIsNotHadInTimeKeepsItsMiddlewareFromRunning(t *testing.T) {
 	})
 }
 
-// The reason of another node is text from outside: it is safe to print, and none of its
-// lines passes for one of this node.
+// The reason of another node is text from outside: it is printed escaped, and none of its
+// lines looks like one of this node.
 func TestReasonsOfOthersArePrintable(t *testing.T) {
 	for _, kind := range []Kind{Success, Failure, Preempted} {
 		tk := New[empty](newFakeJob(1).node(0))

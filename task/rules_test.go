@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-func TestALockIsLeftByWhoGivesUp(t *testing.T) {
+func TestALockIsLeftByCancelledWaiters(t *testing.T) {
 	var l Lock
 	first, second := l.enqueue(), l.enqueue()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -63,7 +63,7 @@ func TestAFailureEndsTheContextOfListenersAtOnce(t *testing.T) {
 			case <-ended:
 			default:
 				if before {
-					t.Error("the context goes on after the start")
+					t.Error("the context has not ended after the start")
 				}
 			}
 			tk.Use(Step(func(context.Context, *empty) error { tk.Fail(boom); <-ended; return nil }))
@@ -75,7 +75,7 @@ func TestAFailureEndsTheContextOfListenersAtOnce(t *testing.T) {
 	}
 }
 
-// TestAFinishOfAnotherNodeEndsTheStepAtOnce: the grace is for the node's own.
+// TestAFinishOfAnotherNodeEndsTheStepAtOnce: the grace period is for the node's own Finish.
 func TestAFinishOfAnotherNodeEndsTheStepAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -96,9 +96,9 @@ func TestAFinishOfAnotherNodeEndsTheStepAtOnce(t *testing.T) {
 	})
 }
 
-// TestANodeThatWouldBeBackLeavesInOrderForTheFailureOfAnother: only its own is to look
+// TestARestartableNodeLeavesInOrderAfterTheFailureOfAnother: only its own failure may look
 // like a crash.
-func TestANodeThatWouldBeBackLeavesInOrderForTheFailureOfAnother(t *testing.T) {
+func TestARestartableNodeLeavesInOrderAfterTheFailureOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		job := newFakeJob(2)
 		node := job.node(1)
@@ -129,7 +129,7 @@ func TestAListenersOwnCancellationIsAFailureDuringTheRun(t *testing.T) {
 	}
 }
 
-// TestAWaitInAnotherTaskIsNoneInThisOne: the answer comes within the grace of the end.
+// TestAWaitInAnotherTaskIsNoneInThisOne: the answer arrives within the grace period of the end.
 func TestAWaitInAnotherTaskIsNoneInThisOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := jobOf(t, 1, nil)[0], jobOf(t, 1, nil)[0]
@@ -149,8 +149,8 @@ func TestAWaitInAnotherTaskIsNoneInThisOne(t *testing.T) {
 	})
 }
 
-// TestAWaitMakesWayWhateverRunnerReceives lets another runner receive an event again.
-func TestAWaitMakesWayWhateverRunnerReceives(t *testing.T) {
+// TestAWaitHandsOffItsRunner makes another runner receive an event again.
+func TestAWaitHandsOffItsRunner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tk := jobOf(t, 1, nil)[0]
 		evA.On(tk, func(ctx context.Context, v int) error {
@@ -190,7 +190,7 @@ func TestASlowListenerAloneIsNotHandedOff(t *testing.T) {
 	})
 }
 
-// ledger is a credit that records the messages that it gets back.
+// ledger is a credit that records the returned messages.
 type ledger struct {
 	returned, bytes, calls int
 	recycled               [][]byte
@@ -199,7 +199,7 @@ type ledger struct {
 func (l *ledger) Return(messages, bytes int) { l.returned += messages; l.bytes += bytes; l.calls++ }
 func (l *ledger) Recycle(b []byte)           { l.recycled = append(l.recycled, b) }
 
-func TestWhatNobodyReceivesGivesItsRoomBack(t *testing.T) {
+func TestUnreceivedMessagesReturnTheirRoom(t *testing.T) {
 	tk := jobOf(t, 1, nil)[0]
 	p, err := evA.subscription(tk.en)
 	must(t, err)
@@ -220,9 +220,9 @@ func TestWhatNobodyReceivesGivesItsRoomBack(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyReceivesIsNotTakenOffTheDelivered counts messages that were received, that wait when
+// TestUnreceivedMessagesAreNotDelivered counts messages that were received, that wait when
 // their listener goes, and that arrive afterwards.
-func TestWhatNobodyReceivesIsNotTakenOffTheDelivered(t *testing.T) {
+func TestUnreceivedMessagesAreNotDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		var l *Listener
@@ -246,12 +246,12 @@ func TestWhatNobodyReceivesIsNotTakenOffTheDelivered(t *testing.T) {
 	})
 }
 
-// TestBorrowedMemoryIsUsedAgain, and no other: neither what a listener may keep, nor
-// what one may keep that came after the message.
+// TestBorrowedMemoryIsUsedAgain, and no other: neither memory that a listener may keep, nor
+// memory for a listener that was added after the message.
 func TestBorrowedMemoryIsUsedAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		opts     []ListenOption
-		late     bool // a second listener, which may keep the value, comes between
+		late     bool // a second listener, which may keep the value, is added meanwhile
 		takable  bool
 		recycled int
 	}{

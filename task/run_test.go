@@ -34,7 +34,7 @@ func forever(t *testing.T) func(int, *Task[empty]) error {
 	return func(_ int, tk *Task[empty]) error { return tk.Run(t.Context()) }
 }
 
-// waitForNothing is a step that waits for an event which never comes.
+// waitForNothing is a step that waits for an event which never arrives.
 func waitForNothing(tk *Task[empty]) Middleware[empty] {
 	return Step(func(ctx context.Context, _ *empty) error {
 		_, err := evB.WaitFor(ctx, tk)
@@ -100,9 +100,9 @@ func TestFailureOfOneNodeEndsTheOthers(t *testing.T) {
 	}
 }
 
-// TestFailureOfANodeThatWillBeBackIsItsOwn: the others continue to run, and only its last attempt ends
+// TestFailureOfARestartedNodeDoesNotEndTheOthers: the others continue to run, and only its last attempt ends
 // them.
-func TestFailureOfANodeThatWillBeBackIsItsOwn(t *testing.T) {
+func TestFailureOfARestartedNodeDoesNotEndTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		job := newFakeJob(2)
 		node := job.node(1)
@@ -119,8 +119,8 @@ func TestFailureOfANodeThatWillBeBackIsItsOwn(t *testing.T) {
 	})
 }
 
-// TestANodeThatIsToldToEndLeavesTheOthersAlone: it first receives their messages for it.
-func TestANodeThatIsToldToEndLeavesTheOthersAlone(t *testing.T) {
+// TestAPreemptedNodeLeavesTheOthersRunning: it first receives their messages for it.
+func TestAPreemptedNodeLeavesTheOthersRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		job := newFakeJob(2)
 		node := job.node(1)
@@ -141,7 +141,7 @@ func TestANodeThatIsToldToEndLeavesTheOthersAlone(t *testing.T) {
 		}
 		must(t, <-done)
 		if node.waited {
-			t.Error("the others were waited for, though they go on")
+			t.Error("the node has waited for the others, which continue")
 		}
 	})
 }
@@ -324,7 +324,7 @@ func TestE13ReportsOnceByName(t *testing.T) {
 	})
 }
 
-func TestLongWaitsSayWhatTheyWaitFor(t *testing.T) {
+func TestLogOfLongWaitsNamesTheirEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		node := newFakeJob(1).node(0)

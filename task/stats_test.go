@@ -93,7 +93,7 @@ func TestE13NothingIsReportedAfterAListenerThatHasFired(t *testing.T) {
 			_ = evA.Emit(context.Background(), tks[2], 1)
 			synctest.Wait()
 		}, 0},
-		"nobody": {3, func([]*Task[empty]) {}, 1},
+		"no listener": {3, func([]*Task[empty]) {}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -115,8 +115,8 @@ func TestE13NothingIsReportedAfterAListenerThatHasFired(t *testing.T) {
 	}
 }
 
-// TestStatsHaveWhatTheBusDropped: the sender counts the messages that it drops.
-func TestStatsHaveWhatTheBusDropped(t *testing.T) {
+// TestStatsHaveTheMessagesThatTheBusDropped: the sender counts the messages that it drops.
+func TestStatsHaveTheMessagesThatTheBusDropped(t *testing.T) {
 	node := newFakeJob(1).node(0)
 	dropped := []Unsent{
 		{Event: "b", Peer: 1, Dropped: map[string]uint64{DropReasonOldest: 3}},

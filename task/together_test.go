@@ -28,7 +28,7 @@ func together(t *testing.T, job *fakeJob, n int, steps func(id int, tk *Task[emp
 	return outcomes, errs
 }
 
-// Every node runs all its steps, whichever is done first, and a node that is done receives events and
+// Every node runs all its steps, in any order of their ends, and a node that is done receives events and
 // answers them.
 func TestWaitForAllEndsWhenAllAreDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestWaitForAllOfANodeThatFinishesBeforeItsFirstStep(t *testing.T) {
 	})
 }
 
-// An action of another node ends the wait of a node that is done.
+// A failure or a preemption of another node ends the wait of a node that is done.
 func TestWaitForAllEndsWithTheJob(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tt := range map[string]struct {
@@ -221,7 +221,7 @@ func TestWaitForAllOfALoneNode(t *testing.T) {
 }
 
 // A listener that is slow still answers when all are done: the nodes drain after it.
-func TestWaitForAllReceivesWhatIsLeft(t *testing.T) {
+func TestWaitForAllReceivesRemainingMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ask, answer := NewEvent[int]("ask"), NewEvent[int]("answer")
 		var answers atomic.Int32
@@ -273,7 +273,7 @@ func TestWaitForAllAndLeaveReportTheirBus(t *testing.T) {
 	}
 }
 
-// A preempted node ends within the grace period of its launcher, whatever the others do.
+// A preempted node ends within the grace period of its launcher, independent of the others.
 func TestPreemptedNodeEndsWithinItsGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := newFakeJob(1).node(0)

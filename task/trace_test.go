@@ -114,8 +114,8 @@ func waitForEver(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// TestTracerLearnsOfFailures, of listeners that panic too, and needs no function for the end.
-func TestTracerLearnsOfFailures(t *testing.T) {
+// TestTracerIsCalledForFailures, of listeners that panic too, and needs no function for the end.
+func TestTracerIsCalledForFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tracer := &fakeTracer{}
 		tk := New[empty](Alone(), Trace(tracer), Isolate())
@@ -141,8 +141,8 @@ func TestTracerLearnsOfFailures(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotTracedTravelsWithoutAHeader, although an earlier emit had one.
-func TestWhatIsNotTracedTravelsWithoutAHeader(t *testing.T) {
+// TestUntracedMessagesTravelWithoutAHeader, although an earlier emit had one.
+func TestUntracedMessagesTravelWithoutAHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		job := newFakeJob(2)
 		tracer := &fakeTracer{}

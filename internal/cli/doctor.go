@@ -272,9 +272,9 @@ func checkSlurm(lookup func(string) (string, bool)) finding {
 	case step.Tasks == 1:
 		where += "no other task"
 	case len(step.Hosts) == 1:
-		where += fmt.Sprintf("meets on port %d of this host", step.Port())
+		where += fmt.Sprintf("joins on port %d of this host", step.Port())
 	default:
-		where += fmt.Sprintf("meets on port %d of host %s", step.Port(), step.Hosts[0])
+		where += fmt.Sprintf("joins on port %d of host %s", step.Port(), step.Hosts[0])
 	}
 	if step.Restarts > 0 {
 		where += fmt.Sprintf(", requeued %d times: resumes", step.Restarts)
@@ -308,7 +308,7 @@ func checkKubernetes(lookup func(string) (string, bool)) finding {
 	case pod.Size == 1:
 		where += "no other task"
 	case pod.Hosts == nil:
-		where += "meets at " + pod.Leader
+		where += "joins at " + pod.Leader
 	default:
 		where += "this is " + pod.Hosts[pod.Rank]
 	}

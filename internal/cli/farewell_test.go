@@ -43,8 +43,8 @@ func overTCP(t *testing.T) (ofA, ofB, both []string) {
 	return []string{"--ports", fmt.Sprint(port)}, []string{"--attach-to", fmt.Sprint("tcp://127.0.0.1:", port)}, []string{"--protocol", "tcp"}
 }
 
-// A node of the second launcher of a job that recovers fails for the last time, in words,
-// without one, or before the others have met it: the nodes of the first end with that, and
+// A node of the second launcher of a job that recovers fails for the last time, with an error,
+// without one, or before the others are connected with it: the nodes of the first launcher end with that failure, and
 // are not started again.
 func TestL12TheLastFailureIsThatOfAllLaunchers(t *testing.T) {
 	for what, reason := range map[string]string{
@@ -63,7 +63,7 @@ func TestL12TheLastFailureIsThatOfAllLaunchers(t *testing.T) {
 	}
 }
 
-// A crash of a node is known to the nodes of another launcher at once, whatever carries the
+// The nodes of another launcher are notified of a crash at once, over any transport of
 // messages: it ends the job, or they wait for the restart of the node.
 func TestL12ACrashIsKnownToOtherLaunchers(t *testing.T) {
 	bus := func(flag string, url string) ([]string, []string, []string) {
@@ -100,7 +100,7 @@ func TestL12ACrashIsKnownToOtherLaunchers(t *testing.T) {
 	}
 }
 
-// In a job that fails, the other nodes end because of that, and report it: they are not
+// In a job that fails, the other nodes end and report that failure: they are not
 // preempted.
 func TestL11NodesOfAFailedJobAreNotPreempted(t *testing.T) {
 	for _, args := range [][]string{{"--", "1=die"}, {"--auto-recover", "--max-retries", "1", "--", "1=die"},
@@ -115,7 +115,7 @@ func TestL11NodesOfAFailedJobAreNotPreempted(t *testing.T) {
 		}
 		for _, id := range []int{0, 2} {
 			if n := strings.Count(log, fmt.Sprintf("node.%d: ended, because node ", id)); n != 1 {
-				t.Errorf("%v: node %d says it %d times:\n%s", args, id, n, log)
+				t.Errorf("%v: node %d logs it %d times:\n%s", args, id, n, log)
 			}
 		}
 	}

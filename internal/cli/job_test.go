@@ -40,7 +40,7 @@ var build = sync.OnceValues(func() (programs, error) {
 	return p, nil
 })
 
-// job is a ditask process and all that comes of it.
+// job is a ditask process with its output and its nodes.
 type job struct {
 	*exec.Cmd
 	watch *leak.Watch
@@ -160,8 +160,8 @@ func TestL11PanicIsWrittenOnceWithItsNode(t *testing.T) {
 	}
 }
 
-// TestAReaderThatHasGoneEndsNothing: ditask ... | true.
-func TestAReaderThatHasGoneEndsNothing(t *testing.T) {
+// TestClosedOutputDoesNotEndTheJob: ditask ... | true.
+func TestClosedOutputDoesNotEndTheJob(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -179,9 +179,9 @@ func TestAReaderThatHasGoneEndsNothing(t *testing.T) {
 	j.expect(t, j.Run(), 0)
 }
 
-// TestL13KilledLauncherLeavesNoProgramThatIsNoNodeYet: sleep stands for a program that
+// TestL13KilledLauncherLeavesNoStartingProgram: sleep stands for a program that
 // takes long until it calls parallel.Main.
-func TestL13KilledLauncherLeavesNoProgramThatIsNoNodeYet(t *testing.T) {
+func TestL13KilledLauncherLeavesNoStartingProgram(t *testing.T) {
 	path, err := exec.LookPath("sleep")
 	if err != nil {
 		t.Fatal(err)
@@ -206,8 +206,8 @@ func TestL13KilledLauncherLeavesNoProgramThatIsNoNodeYet(t *testing.T) {
 	}
 }
 
-// TestTheOthersNameACrash: they learn of it from the launcher, not by silence.
-func TestTheOthersNameACrash(t *testing.T) {
+// TestOtherNodesNameACrash: the launcher notifies them, before they detect the silence.
+func TestOtherNodesNameACrash(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--auto-recover", "--max-retries", "1", "--", "1=die")
 	j.expect(t, j.Run(), 137)
 	if log := j.log.String(); strings.Count(log, `err="node.1: lost: killed by signal: killed"`) < 2 || strings.Contains(log, "silent for") {
@@ -215,7 +215,7 @@ func TestTheOthersNameACrash(t *testing.T) {
 	}
 }
 
-// TestL12FailedNodeComesBack: the others continue in the meantime, however it has failed.
+// TestL12FailedNodeComesBack: the others continue meanwhile, after any failure.
 func TestL12FailedNodeComesBack(t *testing.T) {
 	for _, script := range [][]string{{"0=lead", "3=kill"}, {"0=lead", "3=stumble"}, {"0=lead", "3=fall"}, {"2=lead", "0=fall"}} {
 		j := newJob(t, nodes, append([]string{"-n", "4", "--auto-recover", "--"}, script...)...)

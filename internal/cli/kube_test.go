@@ -16,7 +16,7 @@ import (
 )
 
 // Three launchers, each with the variables of one pod, are one job: two nodes in
-// each say hello to all.
+// each greet all others.
 func TestL4PodsAreOneJob(t *testing.T) {
 	const pods, workers = 3, 2
 	port := freeport.Get(t, pods*workers)
@@ -86,7 +86,7 @@ func (o *output) Write(b []byte) (int, error) {
 // await waits until want has been written.
 func (o *output) await(t *testing.T, want string) {
 	t.Helper()
-	limit := time.After(time.Minute) // only a hang takes that long
+	limit := time.After(time.Minute) // only a deadlock takes that long
 	for {
 		o.mu.Lock()
 		text, grown := o.text.String(), o.grown
@@ -135,7 +135,7 @@ func TestTrainInPods(t *testing.T) {
 }
 
 // One of three pods gets SIGTERM, as when a job is scaled down: the others continue,
-// and are joined by a fourth, which was told of a fifth that is not there yet.
+// and are joined by a fourth, whose configuration has a fifth that is not there yet.
 func TestL10PodsComeAndGo(t *testing.T) {
 	port := freeport.Get(t, 5)
 	outs := map[int]*output{}

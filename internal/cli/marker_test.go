@@ -22,7 +22,7 @@ import (
 	"github.com/ditask/ditask/router/natsbus/embedded"
 )
 
-// marker is in each secret of these tests, and must be nowhere else.
+// marker is in each secret of these tests, and must not be in any other text.
 const marker = "hunter2hunter2hunter2"
 
 // way is a way to give a secret. The flags are in the arguments of the command itself,
@@ -102,9 +102,9 @@ func files(t *testing.T, dir string) string {
 	return out.String()
 }
 
-// TestMarkerIsInNothingThatIsWritten gives each secret in each way to each command that
+// TestMarkerIsNotWritten gives each secret in each way to each command that
 // writes something, or calls another program: the secret is in nothing of it.
-func TestMarkerIsInNothingThatIsWritten(t *testing.T) {
+func TestMarkerIsNotWritten(t *testing.T) {
 	p, err := build()
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestMarkerIsInNoProcessOfAJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { nats.Close(t.Context()) }) // whose end is over: all clients are processes that have ended
+	t.Cleanup(func() { nats.Close(t.Context()) }) // the context has ended: all clients are processes that have ended
 	redis := redistest.Start(t, "--requirepass", marker)
 	for name, url := range map[string]string{
 		"nats":  strings.Replace(nats.URL(), "://", "://"+marker+"@", 1),
@@ -197,7 +197,7 @@ func TestMarkerIsInNoProcessOfAJob(t *testing.T) {
 			}
 		}
 	}
-	redis.Kill() // before the look for what the jobs have left
+	redis.Kill() // before the check of what the jobs have left
 }
 
 // children returns the arguments of all processes below one.

@@ -28,7 +28,7 @@ func external(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close(t.Context()) }) // whose end is over: all clients are processes that have ended
+	t.Cleanup(func() { s.Close(t.Context()) }) // the context has ended: all clients are processes that have ended
 	return strings.Replace(s.URL(), "nats://", "nats://word@", 1)
 }
 
@@ -80,7 +80,7 @@ func TestNATSOfTheLauncherWithTLS(t *testing.T) {
 	greetings(t, 3, "--mq-type", "nats", "--tls-cert", f.Cert, "--tls-key", f.Key, "--tls-ca", f.CA)
 }
 
-// TestL12FirstNodeComesBackToTheNATSServer: the server outlives the node's restart.
+// TestL12FirstNodeComesBackToTheNATSServer: the server continues during the node's restart.
 func TestL12FirstNodeComesBackToTheNATSServer(t *testing.T) {
 	j := newJob(t, nodes, "-n", "4", "--mq-type", "nats", "--auto-recover", "--", "3=lead", "0=kill")
 	var out bytes.Buffer
@@ -121,7 +121,7 @@ func TestL13NATSJobEndsWithItsNodeItsLauncherAndSignals(t *testing.T) {
 }
 
 // within ends the test's processes when it takes longer than d, so that a wait for
-// them cannot hang.
+// them always ends.
 func within(t *testing.T, d time.Duration, jobs ...*job) {
 	t.Helper()
 	timer := time.AfterFunc(d, func() {
@@ -244,7 +244,7 @@ func TestNATSLossIsReportedInTime(t *testing.T) {
 }
 
 // TestNATSLauncherComesBack: the launcher that has the server is killed, with its node,
-// and started again, as a pod that is made again. The job continues.
+// and started again, as a replaced pod. The job continues.
 func TestNATSLauncherComesBack(t *testing.T) {
 	both := halves(t, "--auto-recover", "--peer-timeout", "2s", "--", "1=lead")
 	within(t, 40*time.Second, both[1].job)
@@ -280,9 +280,9 @@ func TestNATSLaunchersEndTogether(t *testing.T) {
 	}
 }
 
-// TestNATSServerDoesNotWaitForever: the other launcher and its node are stopped, and
+// TestWaitOfTheNATSServerIsBounded: the other launcher and its node are stopped, and
 // stay connected. The first launcher ends nevertheless.
-func TestNATSServerDoesNotWaitForever(t *testing.T) {
+func TestWaitOfTheNATSServerIsBounded(t *testing.T) {
 	both := halves(t, "--grace", "3s")
 	within(t, 30*time.Second, both[0].job)
 	_ = both[1].Process.Signal(syscall.SIGSTOP)

@@ -24,7 +24,7 @@ import (
 	"github.com/ditask/ditask/parallel/metrics"
 )
 
-// scrape reads a page; metrics are what Prometheus makes of it.
+// scrape reads a page; metrics are the result of Prometheus' parser.
 func scrape(t *testing.T, url string) (status int, body string, families map[string]*dto.MetricFamily) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -71,7 +71,7 @@ func numbers(f *dto.MetricFamily, labels ...string) map[string]float64 {
 	return out
 }
 
-// startWatched starts a job that serves metrics, and returns where.
+// startWatched starts a job that serves metrics, and returns their address.
 func (j *job) startWatched(t *testing.T) (url string) {
 	t.Helper()
 	j.Stderr = nil
@@ -100,8 +100,8 @@ func (j *job) startWatched(t *testing.T) (url string) {
 
 // TestMetricsOfAJobAddUp reads the metrics of three nodes that talk to each other
 // under every policy: at any moment what was sent is delivered, dropped, lost,
-// queued or in flight, and at the end what one node says that it has delivered is
-// what the other says that it has consumed.
+// queued or in flight, and at the end the number that one node has delivered is
+// the number that the other has consumed.
 func TestMetricsOfAJobAddUp(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--metrics-port", "0", "--job-id", "watched", "--", "0=talk", "1=talk", "2=talk")
 	url := j.startWatched(t)
@@ -158,10 +158,10 @@ func tableOfMetrics() []string {
 	return names
 }
 
-// complete looks for what every node of such a job has to tell, under its labels.
+// complete checks the metrics of every node of such a job, with their labels.
 func complete(t *testing.T, m map[string]*dto.MetricFamily) {
 	t.Helper()
-	may := map[string]bool{ // what did not happen in this job is not there
+	may := map[string]bool{ // metrics of events that did not happen in this job
 		"ditask_connections_refused_total": true, "ditask_transport": true, "ditask_task_events_dropped_total": true,
 		"ditask_peer_rtt_seconds": true, "ditask_events_dropped_total": true,
 	}
@@ -225,8 +225,8 @@ func TestHealthzNamesTheNodesThatDoNotRun(t *testing.T) {
 	}
 }
 
-// TestReplayCrashesAsTheNodeDid records a job in which node 1 panics over what it
-// receives, and gives it the same again.
+// TestReplayCrashesAsTheNodeDid records a job in which node 1 panics because of a message that it
+// receives, and replays the same messages.
 func TestReplayCrashesAsTheNodeDid(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--trace", "rec", "--", "0=count", "1=trip", "2=wait")
 	j.expect(t, j.Run(), 1)

@@ -50,7 +50,7 @@ func TestR4JobOutlivesItsRedisServer(t *testing.T) {
 	s.Restart()
 	_ = j.Process.Signal(syscall.SIGTERM)
 	j.expect(t, j.Wait(), 75)
-	s.Kill() // before the look for what the jobs have left
+	s.Kill() // before the check of what the jobs have left
 }
 
 func TestL16RedisFaultsAreOneLine(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// writeRun prints what a node is to continue from and writes its checkpoint. In a folder
+// writeRun prints the state that a node continues from and writes its checkpoint. In a folder
 // with a file fail it fails then, once. If there is a pipe here, it writes
 // to it when it runs, and continues when it can read from the pipe stay.
 func writeRun(ctx context.Context, node *parallel.Node) error {

@@ -22,8 +22,8 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// TestMain offers the scripts ditask; signalled, a ditask that gets SIGINT at its end;
-// testnode, a program without a task that does as its arguments say; and runs, whose nodes
+// TestMain provides these programs to the scripts: ditask; signalled, a ditask that receives SIGINT at its end;
+// testnode, a program without a task that executes its arguments; and runs, whose nodes
 // write a checkpoint each.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
@@ -108,7 +108,7 @@ func expired(dir string) error {
 	return nil
 }
 
-// testnode acts by "who=what" arguments, who being a node id or *.
+// testnode executes arguments of the form "node=action", in which node is an id or *.
 func testnode(args []string) int {
 	env, _, err := control.Parse(os.LookupEnv)
 	if err != nil {

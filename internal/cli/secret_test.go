@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// TestAutoTLSIsSpokenOnTheWire meets a node of a whole job as an unauthenticated client.
+// TestAutoTLSIsSpokenOnTheWire connects to a node of a whole job as an unauthenticated client.
 func TestAutoTLSIsSpokenOnTheWire(t *testing.T) {
 	j := newJob(t, nodes, "-n", "3", "--protocol", "tcp", "--tls", "auto")
 	pids := j.start(t)
@@ -54,9 +54,9 @@ func environ(t *testing.T, pid int) map[string]string {
 	return out
 }
 
-// TestSecretsAreNowhereToBeRead greps all that the command and its nodes write for
+// TestSecretsAreNotReadable greps all that the command and its nodes write for
 // the token and the key, in jobs that end in every way.
-func TestSecretsAreNowhereToBeRead(t *testing.T) {
+func TestSecretsAreNotReadable(t *testing.T) {
 	const token = "correct-horse-battery-staple"
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
@@ -108,8 +108,8 @@ func TestSecretsAreNowhereToBeRead(t *testing.T) {
 	}
 }
 
-// look checks what every user of the machine can see of a node, and that its
-// environment, which only its own user can, has what it needs.
+// look checks that every user of the machine can read no secret of a node, and that its
+// environment, which only its own user can read, has its secrets.
 func look(t *testing.T, secret *regexp.Regexp, pid int, variable bool) {
 	t.Helper()
 	argv, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))

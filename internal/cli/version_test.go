@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestVersionNamesWhatTheBinaryWasBuiltFrom(t *testing.T) {
+func TestVersionNamesTheSourceOfTheBinary(t *testing.T) {
 	system := " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
 	built := func(version string, settings ...debug.BuildSetting) *debug.BuildInfo {
 		return &debug.BuildInfo{Main: debug.Module{Version: version}, Settings: settings}

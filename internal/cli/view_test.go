@@ -74,7 +74,7 @@ func TestLiveViewAtSeveralWidths(t *testing.T) {
 			term.Hangup()
 			before, rows, behind := picture(t, term.Text())
 			if strings.Count(term.Text(), "ppo on CartPole-v1, seed 1") != 1 || strings.Contains(before, "█") {
-				t.Errorf("what is left of an earlier picture:\n%s", term.Text())
+				t.Errorf("parts of an earlier picture:\n%s", term.Text())
 			}
 			for _, want := range []string{"done", "steps     █", "100%", "now ", "return ", "scores ", "time "} {
 				if !strings.Contains(rows, want) {
@@ -129,7 +129,7 @@ func TestLiveViewOfATerminalThatIsResized(t *testing.T) {
 		t.Errorf("%d pictures:\n%s", n, text)
 	}
 	if !strings.Contains(text, "ppo on CartPole-v1, seed 1   stopped") && !strings.Contains(text, "ppo on CartPole-v1, seed 1   done") {
-		t.Errorf("it does not say how it ended:\n%s", text)
+		t.Errorf("the outcome is missing:\n%s", text)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestLiveViewEndsWithCtrlC(t *testing.T) {
 	}
 }
 
-// A process that was stopped and continues leaves alone what the shell has written in the meantime.
+// A process that was stopped and continues does not overwrite what the shell has written meanwhile.
 func TestLiveViewThatWasSuspended(t *testing.T) {
 	term := terminaltest.Open(t, 80, 40)
 	cmd := seen(t, term, nil, "train", "ppo", "--env", "CartPole-v1", "--steps", "100M", "--dir", "first")
@@ -197,7 +197,7 @@ func TestLiveViewThatWasSuspended(t *testing.T) {
 	}
 }
 
-// A job in the background of a shell does not draw over what the person does.
+// A job in the background of a shell does not draw on the terminal.
 func TestLiveViewInTheBackground(t *testing.T) {
 	p, err := build()
 	if err != nil {
@@ -239,7 +239,7 @@ func TestLiveViewOfSeeds(t *testing.T) {
 	}
 }
 
-// Where a picture is not wanted or cannot be drawn, there are lines, without control sequences.
+// If a picture is turned off or cannot be drawn, there are lines, without control sequences.
 func TestLinesInThePlaceOfALiveView(t *testing.T) {
 	for name, c := range map[string]struct{ env, args []string }{
 		"dumb":     {[]string{"TERM=dumb"}, nil},

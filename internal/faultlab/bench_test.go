@@ -74,7 +74,7 @@ func benchmarkEvents(b *testing.B, n int) {
 	b.StopTimer()
 	b.ReportMetric(float64(heard.Load())/b.Elapsed().Seconds(), "events/s")
 	if want := int64(sends * n * (n - 1)); heard.Load() != want {
-		b.Errorf("%d of %d messages were heard", heard.Load(), want)
+		b.Errorf("%d of %d messages were received", heard.Load(), want)
 	}
 	each(func(id int) error { return nodes[id].Close() })
 }

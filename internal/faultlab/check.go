@@ -119,7 +119,7 @@ type checker struct {
 	lost    map[[2]Peer]uint64          // sender, receiver; incarnation 0 where it is not known
 	lostAt  map[[2]Peer]int64           // the first report of it
 	all     bool                        // a grave fault was meant for everyone
-	asked   map[int]bool                // nodes that were told to leave
+	asked   map[int]bool                // nodes that were asked to leave
 	grave   map[int]int64               // nodes that a grave fault touched, and when the last one did
 	hostile *Record                     // nodes from this one on are hostile; nil: none is
 	report  Report
@@ -382,7 +382,7 @@ func (c *checker) barriers() {
 	}
 }
 
-// pair judges what one node heard of another.
+// pair checks the messages that one node received from another.
 func (c *checker) pair(from, to Peer) {
 	var tails, excused int
 	for f, list := range c.flows {
@@ -488,13 +488,13 @@ func (c *checker) present(from, to Peer, m *message) bool {
 	return l.ready != nil && m.At >= l.ready.At && !c.all && !c.between(from, to)
 }
 
-// dismissed reports that the peer was told to leave, and did.
+// dismissed reports that the peer was asked to leave, and left.
 func (c *checker) dismissed(p Peer) bool {
 	l := c.lives[p]
 	return !c.all && c.asked[p.Node] && l.end != nil && l.end.Out == Preempted
 }
 
-// afterLeave reports that the emit had not returned when the peer, which was told to
+// afterLeave reports that the emit had not returned when the peer, which was asked to
 // leave, was about to: it need not be addressed any more.
 func (c *checker) afterLeave(to Peer, m *message) bool {
 	l := c.lives[to]

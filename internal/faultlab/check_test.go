@@ -92,7 +92,7 @@ func at(r faultlab.Record, ns int64) faultlab.Record {
 	return r
 }
 
-// TestEachViolationIsFound forges one thing after another.
+// TestEachViolationIsFound forges one record after another.
 func TestEachViolationIsFound(t *testing.T) {
 	grave := faultlab.Record{Kind: faultlab.Fault, Event: "cut", Nodes: []int{1}, Grave: true}
 	leave := faultlab.Record{Kind: faultlab.Fault, Event: faultlab.LeaveFault, Nodes: []int{1}}
@@ -100,7 +100,7 @@ func TestEachViolationIsFound(t *testing.T) {
 		r[len(r)-1].Out = faultlab.Preempted
 		return r
 	}
-	newcomer := func(r []faultlab.Record, at int64) []faultlab.Record { // instead of node.1, which it never heard
+	newcomer := func(r []faultlab.Record, at int64) []faultlab.Record { // instead of node.1, with which it was never connected
 		r = without(r, func(r faultlab.Record) bool { return r.Kind == faultlab.Hear || r.Who == b1 })
 		r = without(r, func(r faultlab.Record) bool {
 			return r.Kind == faultlab.BarrierIn || r.Kind == faultlab.BarrierOut || r.Event != "" && r.Event != "r"
@@ -169,7 +169,7 @@ func TestEachViolationIsFound(t *testing.T) {
 			r[where(r, faultlab.Hear, "o", 2)].Sum++
 			return r
 		}, false, "o/0 number 2 of node.0/1 damaged"},
-		{"a message that nobody emitted", func(r []faultlab.Record) []faultlab.Record {
+		{"a message that was not emitted", func(r []faultlab.Record) []faultlab.Record {
 			i := where(r, faultlab.Hear, "q", 3)
 			fake := r[i]
 			fake.Number = 9
@@ -225,7 +225,7 @@ func TestEachViolationIsFound(t *testing.T) {
 			r[len(r)-2].Out, r[len(r)-2].Err = faultlab.Failure, "node 1 lost"
 			return append(r, grave)
 		}, false, ""},
-		{"killed by nobody", func(r []faultlab.Record) []faultlab.Record {
+		{"killed without a fault", func(r []faultlab.Record) []faultlab.Record {
 			r[len(r)-1].Out = faultlab.Killed
 			return r
 		}, false, "node.1/1 was killed, and no fault was meant for it"},
@@ -273,8 +273,8 @@ func TestEachViolationIsFound(t *testing.T) {
 	}
 }
 
-// TestOnlyTheFirstViolationsAreTold forges many.
-func TestOnlyTheFirstViolationsAreTold(t *testing.T) {
+// TestOnlyTheFirstViolationsAreReported forges many records.
+func TestOnlyTheFirstViolationsAreReported(t *testing.T) {
 	r := story()
 	for i := range r {
 		if r[i].Kind == faultlab.Hear {
@@ -325,7 +325,7 @@ func TestRecordsOfAKilledProcess(t *testing.T) {
 	}
 }
 
-// A hostile node is not judged, and excuses no more than what is meant for it.
+// A hostile node is not checked, and excuses only the violations that concern it.
 func TestAHostileNodeIsNotJudged(t *testing.T) {
 	late := int64(1) << 40
 	for _, c := range []struct {

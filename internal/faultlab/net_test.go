@@ -24,7 +24,7 @@ type cable struct {
 	mu      sync.Mutex
 	rnd     *rand.Rand
 	dials   uint64
-	lines   map[*faultlab.Line][2]int // who dialled whom
+	lines   map[*faultlab.Line][2]int // the dialling and the dialled node
 	down    map[[2]int]int            // pairs that cannot connect, lower id first: by how many faults
 	stalled map[[2]int]int            // from, to
 }
@@ -38,7 +38,7 @@ func newCable(seed uint64, shape faultlab.Shape, torn int) *cable {
 
 func pairOf(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
 
-// plug is the cable as one node sees it.
+// plug is the cable of one node.
 type plug struct {
 	*cable
 	node int
@@ -148,7 +148,7 @@ func (c *cable) mend(a, b int) {
 	c.down[pairOf(a, b)]--
 }
 
-// stall holds back what a sends to b.
+// stall holds back the bytes from a to b.
 func (c *cable) stall(a, b int, on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,7 +212,7 @@ func (l tornListener) Accept() (net.Conn, error) {
 	return &tornConn{conn, l.c}, nil
 }
 
-// tornConn is a connection that at times takes only a part of what is written
+// tornConn is a connection that sometimes accepts only a part of a write
 // without waiting.
 type tornConn struct {
 	net.Conn

@@ -55,7 +55,7 @@ const (
 // them may therefore end as preempted, and the others lose nothing.
 const LeaveFault = "leave"
 
-// Record is one thing that a node did or was told. Fields that do not belong to
+// Record is one action of a node, or one event at it. Fields that do not belong to
 // its Kind are zero.
 type Record struct {
 	seq  int   // its place in time, for the checker

@@ -44,12 +44,12 @@ func simRules(chunk int) faultlab.Rules {
 	return rules
 }
 
-// plan is what follows from a seed alone.
+// plan is the part of a simulation that follows from a seed alone.
 type plan struct {
 	seed     uint64
 	nodes    int
 	topology router.Topology
-	members  bool // nodes know one address, and learn of the others; the last one comes late
+	members  bool // nodes have one address, and receive the others; the last one starts late
 	shape    faultlab.Shape
 	torn     int
 	window   int
@@ -67,7 +67,7 @@ type plan struct {
 // fault is one thing that happens to the network or to a node.
 type fault struct {
 	kind   string
-	a, b   int           // whom it concerns; b for a pair only
+	a, b   int           // the affected nodes; b for a pair only
 	after  time.Duration // the end of the fault before
 	lasts  time.Duration
 	how    faultlab.How
@@ -176,7 +176,7 @@ type simNode struct {
 	ctx       context.Context // ends when the node is killed, or has no part any more
 	cancel    context.CancelCauseFunc
 	consumers sync.WaitGroup
-	leaves    chan struct{} // closed when the node is to leave
+	leaves    chan struct{} // closed to make the node leave
 	done      chan struct{}
 }
 
@@ -272,8 +272,8 @@ type stream struct {
 	number map[int]uint64 // by event
 }
 
-// emit sends one message of event k. Only a peer that is gone, and this node's own
-// end, may make it fail; the checker judges which.
+// emit sends one message of event k. Only a departed peer, and this node's own
+// end, may make it fail; the checker decides which.
 func (st *stream) emit(k, size int, to []int) {
 	n := st.n
 	st.order++
@@ -293,7 +293,7 @@ func (st *stream) emit(k, size int, to []int) {
 	n.s.record(r)
 	r.Kind, r.To = faultlab.Sent, nil
 	var match func(router.Peer) bool
-	if simEvents[k].Delivery != router.Latest { // a newest value for some only is not kept for those who join late
+	if simEvents[k].Delivery != router.Latest { // a newest value for some nodes only is not kept for nodes that join late
 		match = func(p router.Peer) bool {
 			if to != nil && !slices.Contains(to, p.ID) {
 				return false
@@ -400,7 +400,7 @@ func (n *simNode) barrier(round uint64) {
 	n.s.record(r)
 }
 
-// run is a node's life.
+// run runs a node to its end.
 func (n *simNode) run(founder bool) {
 	defer close(n.done)
 	n.s.record(faultlab.Record{Kind: faultlab.Begin, Who: n.who, Founder: founder})
@@ -454,7 +454,7 @@ func (n *simNode) reportMissed() {
 	}
 }
 
-// incarnations are all that the node had so far: Close does not say which it means.
+// incarnations are all incarnations of the node so far: Close does not name the one it means.
 func (s *sim) incarnations(node int) (out []faultlab.Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -524,7 +524,7 @@ func (n *simNode) allDone() error {
 	return n.Done(ctx)
 }
 
-// start begins the life of a node.
+// start starts a node.
 func (s *sim) start(id int, incarnation uint64, founder bool, after time.Duration) {
 	n := s.node(id, incarnation)
 	s.mu.Lock()
@@ -536,7 +536,7 @@ func (s *sim) start(id int, incarnation uint64, founder bool, after time.Duratio
 	})
 }
 
-// run is the life of the job.
+// run runs the job to its end.
 func (s *sim) run() {
 	s.nodes = make([]*simNode, s.plan.nodes)
 	for id := range s.plan.nodes {
@@ -551,7 +551,7 @@ func (s *sim) run() {
 	for _, f := range s.faults {
 		pause(s.t.Context(), f.after)
 		s.inject(f)
-		pause(s.t.Context(), 4*time.Second) // who dialled dials again, and the silence ends
+		pause(s.t.Context(), 4*time.Second) // nodes dial again, and the silence ends
 	}
 	if s.members {
 		pause(s.t.Context(), 4*time.Second) // the late one has begun
@@ -579,7 +579,7 @@ func (s *sim) inject(f fault) {
 		pause(ctx, f.lasts)
 		s.cable.mend(f.a, f.b)
 		r.Event = ""
-		s.record(r) // until here it may have its effects
+		s.record(r) // its effects end here
 	case "cut node":
 		s.record(r)
 		others(func(b int) { s.cable.cut(f.a, b, f.how) })
@@ -628,7 +628,7 @@ func (s *sim) inject(f fault) {
 }
 
 // concerned returns the nodes whose connections a fault touches. Where it comes when a node has
-// ended, the others may not hear that this node had received everything: they report it as
+// ended, the others may not be notified that this node had received everything: they report it as
 // lost.
 func (p plan) concerned(f fault) []int {
 	switch {
@@ -636,7 +636,7 @@ func (p plan) concerned(f fault) []int {
 		return []int{f.a}
 	case f.kind != "cut all" && f.kind != "cut node" && f.kind != "flap":
 		return []int{f.a, f.b}
-	case f.kind == "cut all", p.topology == router.Star && f.a == 0: // leaves speak through the hub
+	case f.kind == "cut all", p.topology == router.Star && f.a == 0: // leaves connect through the hub
 		var all []int
 		for id := range p.nodes {
 			all = append(all, id)
@@ -646,7 +646,7 @@ func (p plan) concerned(f fault) []int {
 	return []int{f.a}
 }
 
-// restart kills a node, as kill -9 and its machine would: no other node is informed. Its
+// restart kills a node, as kill -9 or the end of its machine does: no other node is notified. Its
 // next incarnation begins a while later.
 func (s *sim) restart(f fault) {
 	s.mu.Lock()
@@ -668,7 +668,7 @@ func (s *sim) restart(f fault) {
 	s.start(f.a, n.who.Incarnation+1, false, 0)
 }
 
-// simulate runs the job of a seed and returns what the checker says.
+// simulate runs the job of a seed and checks its records.
 func simulate(t *testing.T, seed uint64) (report faultlab.Report) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlan(seed)

@@ -18,7 +18,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// letter is what the nodes of a simulated job of tasks send each other.
+// letter is the event that the nodes of a simulated job of tasks send each other.
 type letter struct {
 	Number, Order uint64
 	Data          []byte
@@ -41,7 +41,7 @@ var taskRules = faultlab.Rules{Events: map[string]faultlab.Policy{
 	"drop-oldest": faultlab.DropOldest, "drop-newest": faultlab.DropNewest,
 }}
 
-// ending is how one node wants the job to end.
+// ending is the way in which one node ends the job.
 type ending struct {
 	node int
 	how  string // finish, fail, panic, listener, preempt or cancel
@@ -152,7 +152,7 @@ func (s *jobSim) play(ctx context.Context, pn *parallel.Node) (err error) {
 	return n.Run(ctx)
 }
 
-// endAs makes the job end. A preemption from outside comes by the context of run.
+// endAs ends the job. A preemption from outside ends the context of run.
 func (n *jobNode) endAs(ctx context.Context, e ending) error {
 	switch e.how {
 	case "finish":
@@ -268,7 +268,7 @@ func (s *jobSim) run(t *testing.T) (faultlab.Report, error) {
 	preempts := hows["preempt"] || hows["cancel"]
 	switch {
 	case !fails && !preempts && err != nil:
-		judged = errors.Join(judged, fmt.Errorf("nothing failed, and yet: %w", err))
+		judged = errors.Join(judged, fmt.Errorf("no node failed, but the error is: %w", err))
 	case len(s.endings) == 1 && fails && !slices.Equal(outs, []string{faultlab.Failure}):
 		judged = errors.Join(judged, fmt.Errorf("a node failed, and nodes end as %v", outs))
 	case len(s.endings) == 1 && preempts && !slices.Equal(outs, []string{faultlab.Preempted}):
@@ -282,8 +282,8 @@ func (s *jobSim) run(t *testing.T) (faultlab.Report, error) {
 
 // TestL14SimulatedEnds runs many jobs of whole tasks in virtual time, which one or
 // two nodes end, in different ways and often at the same moment, while all emit:
-// what was emitted before a success arrives, everyone ends, and with the outcome
-// that belongs to it.
+// every event that was emitted before a success arrives, and every node ends, with the outcome
+// that belongs to the end.
 func TestL14SimulatedEnds(t *testing.T) {
 	seeds(t, 1500, 40, func(t *testing.T, seed uint64) (report faultlab.Report) {
 		synctest.Test(t, func(t *testing.T) {

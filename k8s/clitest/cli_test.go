@@ -73,7 +73,7 @@ func TestCommandsOfAManifestMakeItsSecrets(t *testing.T) {
 	}
 }
 
-// A Job from its submission to its failure: what the commands say of it in the meantime,
+// A Job from its submission to its failure: the output of the commands meanwhile,
 // and the exit code of the node that failed first.
 func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	u := newUser(t)
@@ -90,7 +90,7 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	u.says(follow, "job.batch/dqn created")
 	token, password := u.secret("dqn-token", "token"), u.secret("dqn-bus", "password")
 	if text, _ := follow.output(); strings.Contains(text, token) || strings.Contains(text, password) || token == password {
-		t.Errorf("the token or the password is told, or they are one:\n%s", text)
+		t.Errorf("the token or the password is printed, or they are equal:\n%s", text)
 	}
 	u.expect(u.run("submit", "--name", "dqn", "--image", "dqn:1"), 1,
 		"ditask: submit dqn: job/dqn already exists: see ditask k8s status dqn; ditask k8s delete dqn removes it; or give another --name")
@@ -114,7 +114,7 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	u.expect(u.run("logs", "dqn", "--rank", "7"), 1, "ditask: logs of dqn: no pod of rank 7 has started: ditask k8s status shows the reason")
 	u.expect(u.run("logs", "dqn", "--previous"), 1, "ditask: logs of dqn: no pod preceded the current ones")
 
-	// One failure is allowed: the pod is made again, and its restart is counted.
+	// One failure is allowed: the pod is replaced, and its restart is counted.
 	l.write(second, false, "panic: out of luck")
 	u.Must(u.Exit(u.Ctx, u.Namespace, second, 3, "panic: out of luck"))
 	third := u.podOf("dqn", "1")
@@ -145,7 +145,7 @@ func TestIndexedJobFromSubmitToDelete(t *testing.T) {
 	}
 }
 
-// A DIJob grows, and a refusal of the API server is printed in its words.
+// A DIJob grows, and a refusal of the API server is printed unchanged.
 func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	u := newUser(t)
 	u.operate()
@@ -159,7 +159,7 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	u.Must(u.Unstick(u.Ctx, u.Namespace, "dqn-collector-1"))
 	u.says(follow, "job dqn: running, 3 of 3 pods ready")
 
-	// An interrupt leaves the job alone, and says how to continue.
+	// An interrupt does not end the job; the message has the commands to continue.
 	u.Must(follow.Process.Signal(syscall.SIGINT))
 	u.ends(follow, 130)
 	u.says(follow, "job dqn continues: ditask k8s logs dqn --follow, or status; ditask k8s delete dqn ends it")
@@ -168,7 +168,7 @@ func TestDIJobIsSubmittedScaledAndDeleted(t *testing.T) {
 	u.Until("five pods", func() (bool, any) { return len(u.Pods()) == 5, len(u.Pods()) })
 	u.expect(u.run("scale", "dqn", "5"), 1, "ditask: scale dqn: kubectl: ", "must be at most maxReplicas")
 	u.expect(u.run("scale", "nobody", "5"), 1, "ditask: scale nobody: not found")
-	// There is no kubelet that has logs: kubectl reports it.
+	// There is no kubelet with logs: kubectl reports it.
 	u.expect(u.run("logs", "dqn", "--rank", "0"), 1, "ditask: logs of dqn: kubectl: ")
 
 	var status struct {
@@ -231,7 +231,7 @@ func foreignJob(namespace string) *batchv1.Job {
 }
 
 // A JobSet is a clear error where the cluster has none. Where it has, each of its
-// jobs is one that Kubernetes takes, and the pods find their ranks.
+// jobs is one that Kubernetes accepts, and the pods find their ranks.
 func TestJobSet(t *testing.T) {
 	u := newUser(t)
 	args := []string{"--kind", "jobset", "--name", "dqn", "--image", "dqn:1", "--task", "learner:learner:1", "--task", "collector:collector:2"}
@@ -239,7 +239,7 @@ func TestJobSet(t *testing.T) {
 	u.expect(u.run(submit...), 1, "ditask: submit dqn: the cluster has no JobSet, "+
 		"which https://jobset.sigs.k8s.io/docs/installation/ installs; --kind job works on every cluster")
 	if left := u.names("secrets,services"); left != "" {
-		t.Errorf("made for nothing: %s", left)
+		t.Errorf("created without a JobSet: %s", left)
 	}
 
 	crd := filepath.Join(kubetest.Source(t, "sigs.k8s.io/jobset"), "config", "components", "crd", "bases", "jobset.x-k8s.io_jobsets.yaml")
@@ -271,7 +271,7 @@ func TestJobSet(t *testing.T) {
 	u.expect(u.run("status", "dqn"), 0, "JobSet dqn in "+u.Namespace+": ", " of 3 pods ready", "\n0     "+learner+"    learner  ",
 		"\n2     "+last+"  collector  ")
 	if r := u.run("status"); strings.Count(r.stdout, "\n") != 2 {
-		t.Errorf("want the JobSet and nothing else:\n%s", r.stdout)
+		t.Errorf("want only the JobSet:\n%s", r.stdout)
 	}
 	u.expect(u.run("scale", "dqn", "3"), 1, "ditask: scale dqn: jobset/dqn has a fixed number of pods")
 
@@ -293,8 +293,8 @@ func TestJobSet(t *testing.T) {
 	u.expect(u.run("delete", "dqn"), 1, "not found")
 }
 
-// Faults are printed in kubectl's words, with the operation of ditask.
-func TestFaultsOfTheClusterAreTold(t *testing.T) {
+// Faults are printed as kubectl prints them, with the operation of ditask.
+func TestFaultsOfTheClusterArePrinted(t *testing.T) {
 	u := newUser(t)
 	u.controllers("resourcequota-controller,job-controller")
 	job := []string{"--name", "dqn", "--image", "dqn:1", "--no-follow"}
@@ -311,7 +311,7 @@ func TestFaultsOfTheClusterAreTold(t *testing.T) {
 	u.expect(u.run("status", "dqn", "--kubeconfig", gone), 1,
 		"ditask: status of dqn: kubectl: The connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?\n")
 
-	// Somebody else's Job is looked at, and not deleted. A quota keeps its pod away.
+	// A Job of another user is shown, and not deleted. A quota prevents its pod.
 	if _, err := u.Kubectl(u.Ctx, "create", "quota", "none", "--hard=count/jobs.batch=1,pods=0", "--namespace", u.Namespace); err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +334,7 @@ func TestFaultsOfTheClusterAreTold(t *testing.T) {
 
 	waiting := u.start(u.Changed, "logs", "dqn", "--follow", "--kind", "job")
 	u.says(waiting, "job dqn: Error creating: pods \"dqn-")
-	// A job that somebody deletes is no success.
+	// A job that another user deletes has not succeeded.
 	background := metav1.DeletePropagationBackground
 	u.Must(u.Client.Delete(u.Ctx, foreign, &client.DeleteOptions{PropagationPolicy: &background}))
 	u.says(waiting, "ditask: logs of dqn: not found: job/dqn was deleted")
@@ -357,7 +357,7 @@ func TestFaultsOfTheClusterAreTold(t *testing.T) {
 }
 
 // Each kind of manifest is the same objects as text, as a kustomization and as a
-// chart, and a chart's values change what they name.
+// chart, and a chart's values change the fields that they name.
 func TestPackagesAreTheManifest(t *testing.T) {
 	u := newUser(t)
 	tasks := []string{"--task", "learner:learner:1:1", "--task", "collector:collector:3"}

@@ -9,7 +9,7 @@ import (
 )
 
 // TestDefinedKindCanBeUsedAtOnce installs a definition again and again, and creates an object of it each
-// time. kubectl has no cache of what it found the time before.
+// time. kubectl has no cache of earlier results.
 func TestDefinedKindCanBeUsedAtOnce(t *testing.T) {
 	w := kubetest.NewWorld(t, cluster)
 	definition, object := filepath.Join(t.TempDir(), "definition.yaml"), filepath.Join(t.TempDir(), "object.yaml")

@@ -49,7 +49,7 @@ func build(t *testing.T) string {
 	return program
 }
 
-// user is somebody with ditask and kubectl, in a namespace.
+// user is a user of ditask and kubectl, in a namespace.
 type user struct {
 	*kubetest.World
 
@@ -150,7 +150,7 @@ func (w *watched) output() (text string, ended bool) {
 	return w.text, w.ended
 }
 
-// start starts ditask k8s; changed is called whenever it says something.
+// start starts ditask k8s; changed is called whenever it prints text.
 func (u *user) start(changed func(), args ...string) *watched {
 	u.Helper()
 	w := &watched{Cmd: u.command(args...), tell: changed}
@@ -313,7 +313,7 @@ func (l *logs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unprivileged is somebody who may do nothing.
+// unprivileged is a user without any rights.
 func unprivileged() rest.ImpersonationConfig {
 	return rest.ImpersonationConfig{UserName: "nobody", Groups: []string{"system:authenticated"}}
 }

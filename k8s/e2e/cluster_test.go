@@ -27,8 +27,8 @@ import (
 const (
 	services   = "10.96.0.0/16"
 	apiService = "10.96.0.1"
-	// patience is how long the test waits for anything. It is no measure: a busy
-	// machine is slow.
+	// patience is the maximum time of each wait of the test. It is not a requirement, because a
+	// busy machine is slow.
 	patience = 6 * time.Minute
 )
 
@@ -112,7 +112,7 @@ func (c *cluster) startControlPlane(certs string) error {
 		Set("service-account-key-file", file("signer.key")).Set("service-account-signing-key-file", file("signer.key")).
 		Set("service-account-issuer", "https://kubernetes.default.svc").
 		Set("kubelet-preferred-address-types", "InternalIP").
-		Set("enable-aggregator-routing", "true"). // webhooks are called at their pods: services are not known here
+		Set("enable-aggregator-routing", "true"). // webhooks are called at their pods: the API server does not route services here
 		Set("default-not-ready-toleration-seconds", "5").Set("default-unreachable-toleration-seconds", "5")
 	config, err := c.env.Start()
 	if err != nil {
@@ -156,7 +156,7 @@ func (c *cluster) kubeconfigOf(user, group string) string {
 	file := filepath.Join(folder, strings.ReplaceAll(user, ":", "-"))
 	u, err := c.env.AddUser(envtest.User{Name: user, Groups: []string{group}}, nil)
 	if err != nil {
-		panic(err) // it signs with a key in memory
+		panic(err) // the key is in memory, so signing does not fail
 	}
 	text, err := u.KubeConfig()
 	if err = errors.Join(err, os.WriteFile(file, text, 0o600)); err != nil {
@@ -179,7 +179,7 @@ func (c *cluster) daemon(name string, args ...string) error {
 // kubectl runs kubectl, as a user would, and returns what it prints.
 func (c *cluster) kubectl(args ...string) (string, error) { return c.kubectlWith("", args...) }
 
-// kubectlWith is kubectl with something to read from its standard input.
+// kubectlWith is kubectl with text on its standard input.
 func (c *cluster) kubectlWith(input string, args ...string) (string, error) {
 	cmd := exec.Command(c.program("kubectl"), args...)
 	cmd.Stdin = strings.NewReader(input)
@@ -193,7 +193,7 @@ func (c *cluster) kubectlWith(input string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// until waits for a state, looking again several times a second.
+// until waits for a state, and checks it several times per second.
 func (c *cluster) until(what string, is func() (bool, error)) error {
 	err := wait.PollUntilContextTimeout(context.Background(), 200*time.Millisecond, patience, true,
 		func(context.Context) (bool, error) { return is() })

@@ -22,7 +22,7 @@ import (
 	"github.com/ditask/ditask/k8s/internal/kubetest"
 )
 
-// The images, which no registry has: machines have them from the archive.
+// The images, which are in no registry: machines load them from the archive.
 const (
 	registry      = "e2e.invalid"
 	operatorImage = registry + "/operator:1"
@@ -34,8 +34,8 @@ const (
 	archive       = "images.tar"
 )
 
-// buildImages writes an archive with all images, each as k8s/Dockerfile makes it:
-// static files for user 65532, and nothing else.
+// buildImages writes an archive with all images, each with the content that k8s/Dockerfile gives
+// it: static files for user 65532 only.
 func buildImages() error {
 	module := kubetest.Repository()
 	root, controllers := filepath.Dir(module), filepath.Join(module, "internal", "controllers")

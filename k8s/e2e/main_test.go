@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// ours is of all that is left behind if nothing is cleaned up.
+	// ours is in the names of everything that remains without a cleanup.
 	ours = "ditask-e2e"
-	// folder has all files. Layers of images want a disk, and not one of memory.
+	// folder has all files. Layers of images need a file system on a disk.
 	folder = "/var/tmp/" + ours
 	// cgroup is where containerd puts the pods, below each of the mounted hierarchies.
 	cgroups, cgroup = "/sys/fs/cgroup", "k8s.io"
-	// stage determines which of the three processes this is: one that looks after all, the
-	// first process of the namespaces, and the test.
+	// stage determines which of the three processes this is: the supervisor, the first process of
+	// the namespaces, or the test.
 	stage = "DITASK_E2E_STAGE"
 	// unavailable is the exit code of a machine that cannot run the test.
 	unavailable = 69
@@ -82,10 +82,10 @@ func supervise() int {
 	return code
 }
 
-// runInit runs this program as the first process of new namespaces, and returns its
-// exit code. It is killed by a signal to this process, and by the end of it.
+// runInit runs this program as the first process of new namespaces, and returns its exit code. A
+// signal to this process, or its end, kills the program.
 func runInit() int {
-	runtime.LockOSThread() // whose end would be that of the child
+	runtime.LockOSThread() // the child would end with its thread
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
@@ -106,14 +106,14 @@ func runInit() int {
 	return 0
 }
 
-// newSpaces asks for its own namespaces. Mounts of the new one are not seen outside.
+// newSpaces requests new namespaces. Mounts in them are not visible outside.
 func newSpaces() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS,
 		Unshareflags: syscall.CLONE_NEWNS}
 }
 
-// beInit returns the first process of the namespaces: it runs the test, and takes in
-// processes whose parents have ended. When it ends the kernel kills all others.
+// beInit is the first process of the namespaces: it runs the test, and reaps processes whose
+// parents have ended. When it ends the kernel kills all others.
 func beInit() int {
 	if err := errors.Join(unix.Mount("proc", "/proc", "proc", 0, ""), run("ip", "link", "set", "lo", "up")); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
@@ -184,7 +184,7 @@ func hierarchies() []string {
 	return files
 }
 
-// cleanUp removes the folder and the cgroups, in which no process is any more.
+// cleanUp removes the folder and the cgroups, which have no processes any more.
 func cleanUp() error {
 	err := os.RemoveAll(folder)
 	for _, h := range hierarchies() {
@@ -193,9 +193,9 @@ func cleanUp() error {
 	return err
 }
 
-// removeCgroup removes a cgroup and those in it, from within, unless there are
-// processes in one: then they are of a Kubernetes that is not ours. The kernel may
-// take a moment to let go of one whose processes have just been killed.
+// removeCgroup removes a cgroup and those in it, the innermost first, unless one has processes:
+// then they belong to another Kubernetes. The kernel may need a moment to release a cgroup whose
+// processes have just been killed.
 func removeCgroup(path string) error {
 	var all []string
 	busy := false

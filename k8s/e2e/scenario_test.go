@@ -21,7 +21,7 @@ import (
 	"github.com/ditask/ditask/k8s/internal/kubetest"
 )
 
-// TestKubernetes does with ditask what a user does, and to it what a cluster does.
+// TestKubernetes uses ditask as a user does, and disturbs it as a cluster does.
 func TestKubernetes(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	out := filepath.Join(filepath.Dir(kubetest.Repository()), "runs", "e2e-kubernetes")
@@ -63,7 +63,7 @@ func TestKubernetes(t *testing.T) {
 // installOperator follows docs/kubernetes.md.
 func installOperator(w *world) {
 	config := withImage(w, filepath.Join(kubetest.Repository(), "config"), "kustomization.yaml", operatorImage)
-	w.step("operator: kubectl apply -k, until both of it are ready", func() string {
+	w.step("operator: kubectl apply -k, until both operators are ready", func() string {
 		w.kube("apply", "-k", config)
 		// kubectl wait --for=condition fails for a definition that has no conditions yet.
 		w.wait("kubectl finds the kind DIJob", func() (bool, error) {
@@ -75,8 +75,7 @@ func installOperator(w *world) {
 	})
 }
 
-// install applies the kustomization of somebody else's controller, and waits until it
-// is ready.
+// install applies the kustomization of another project's controller, and waits until it is ready.
 func (w *world) install(kustomization, namespace, deployment string) {
 	w.Helper()
 	other := &world{T: w.T, cluster: w.cluster, ns: namespace}
@@ -84,8 +83,8 @@ func (w *world) install(kustomization, namespace, deployment string) {
 	other.kube("rollout", "status", "deployment/"+deployment, "--timeout=5m")
 }
 
-// answers waits until the webhooks of a controller take an object, which is not kept. A
-// controller can be ready before its webhooks are.
+// answers waits until the webhooks of a controller accept an object, in a dry run. A controller can
+// be ready before its webhooks are.
 func (w *world) answers(object string) {
 	w.Helper()
 	w.wait("webhooks answer", func() (bool, error) {
@@ -166,7 +165,7 @@ spec:
     template: *node
 `
 
-// disturb kills, scales and cuts off nodes of a job that runs all the while.
+// disturb kills, scales and disconnects nodes of a running job.
 func disturb(w *world) {
 	shared := w.volume()
 	w.apply(steadyJob)
@@ -203,7 +202,7 @@ func disturb(w *world) {
 	w.step("kubectl scale down, to 1 collector", func() string {
 		before, failed := w.lives(), w.failures()
 		w.kube("scale", "dijob/steady", "--replicas=1")
-		w.wait("the pods too many are gone", func() (bool, error) { return len(w.pods("steady")) == 2, nil })
+		w.wait("the excess pods are deleted", func() (bool, error) { return len(w.pods("steady")) == 2, nil })
 		w.whole("steady", 2)
 		text := w.exchange(2)
 		w.undisturbed(before, 2)
@@ -238,14 +237,14 @@ func disturb(w *world) {
 		w.kube("wait", "node/"+cut.name, "--for=condition=Ready=Unknown", "--timeout=5m")
 		return ""
 	})
-	w.step("... until its pod is evicted, and stays, for nobody knows of its end", func() string {
+	w.step("... until its pod is evicted, and stays, because its end is unknown", func() string {
 		w.wait("the collector is evicted", func() (bool, error) { return w.pod(victim.Name).DeletionTimestamp != nil, nil })
 		if p := w.pod(victim.Name); p.UID != victim.UID {
 			w.Errorf("there is another pod %s while the first may still run", p.Name)
 		}
 		return ""
 	})
-	w.step("... the machine is said to be out of service: until its pod runs elsewhere", func() string {
+	w.step("... the machine is marked as out of service: until its pod runs elsewhere", func() string {
 		w.kube("taint", "node", cut.name, "node.kubernetes.io/out-of-service=gone:NoExecute")
 		p := w.replaced(&victim)
 		if p.Spec.NodeName == cut.name {
@@ -254,7 +253,7 @@ func disturb(w *world) {
 		w.whole("steady", 3)
 		return w.exchange(3)
 	})
-	w.step("the link is healed: until the machine is Ready, and the old pod has ended there", func() string {
+	w.step("the link is restored: until the machine is Ready, and the old pod has ended there", func() string {
 		before := w.lives()
 		must(w, cut.link("up"))
 		w.kube("wait", "node/"+cut.name, "--for=condition=Ready", "--timeout=5m")
@@ -264,7 +263,7 @@ func disturb(w *world) {
 		w.undisturbed(before, 3)
 		return text
 	})
-	w.step("the link is cut until the collector is evicted, and healed: until it is made again", func() string {
+	w.step("the link is cut until the collector is evicted, and restored: until the pod is replaced", func() string {
 		before, lives := w.pod(victim.Name), w.lives()
 		cut := w.machineOf(before)
 		for _, p := range w.pods("steady") {
@@ -281,17 +280,17 @@ func disturb(w *world) {
 		w.undisturbed(lives, 3)
 		return text
 	})
-	w.step("steady: told to stop, until Succeeded", func() string {
+	w.step("steady: a request to stop, until Succeeded", func() string {
 		must(w, os.WriteFile(filepath.Join(shared, "stop"), nil, 0o600))
 		w.job("steady", "succeeds", succeeded)
 		return ""
 	})
 }
 
-// killLearner kills the learner of a job that learns, when it has saved something.
+// killLearner kills the learner of a job after its first checkpoint.
 func killLearner(w *world) {
 	shared := w.volume()
-	w.apply(strings.ReplaceAll(strings.ReplaceAll(steadyJob, steadyImage, dqnImage), "steady", "dqn")) // a pod that is made again resumes
+	w.apply(strings.ReplaceAll(strings.ReplaceAll(steadyJob, steadyImage, dqnImage), "steady", "dqn")) // the replaced pod resumes
 	var learner *corev1.Pod
 	w.step("learner: until it has a checkpoint, of 5,000 updates", func() string {
 		w.whole("dqn", 3)
@@ -303,7 +302,7 @@ func killLearner(w *world) {
 		w.killProcess(learner)
 		return ""
 	})
-	w.step("learner: its process was killed, until a new one runs", func() string {
+	w.step("learner: its process is killed, until a new one runs", func() string {
 		w.replaced(learner)
 		return ""
 	})
@@ -315,13 +314,13 @@ func killLearner(w *world) {
 		log := w.kube("logs", "dqn-learner-0")
 		first := regexp.MustCompile(`steps +(\d+)`).FindStringSubmatch(log)
 		if steps, _ := strconv.Atoi(first[1]); steps < 5000 {
-			w.Errorf("it began anew:\n%s", log)
+			w.Errorf("it began again at 0:\n%s", log)
 		}
 		return fmt.Sprintf("%d failures; first after the kill: %s; last: %s", j.Status.Restarts, first[0], lastLine(log, "steps "))
 	})
 }
 
-// withoutOperator runs what ditask k8s manifest prints.
+// withoutOperator applies the output of ditask k8s manifest.
 func withoutOperator(w *world) {
 	w.kube("create", "secret", "generic", "dqn-token", "--from-literal=token=0123456789abcdef0123456789abcdef")
 	w.step("an Indexed Job by ditask k8s manifest and kubectl apply: 4 pods, until Complete", func() string {
@@ -331,8 +330,7 @@ func withoutOperator(w *world) {
 	})
 }
 
-// commands uses those of ditask instead of kubectl; submit ends with the job's exit
-// code.
+// commands uses the commands of ditask instead of kubectl; submit ends with the job's exit code.
 func commands(w *world) {
 	w.step("an Indexed Job by ditask k8s submit: 4 pods, until it ends", func() string {
 		return lastLine(w.ditask("submit", "--name", "dqn", "--image", dqnImage, "--pods", "4"), "steps ")
@@ -341,7 +339,7 @@ func commands(w *world) {
 		return lastLine(w.ditask("submit", "--kind", "dijob", "--name", "roles", "--image", dqnImage,
 			"--task", "learner:learner:1", "--task", "evaluator:evaluator:1", "--task", "collector:collector:2"), "steps ")
 	})
-	w.step("ditask k8s status, logs and delete of both, until all of them is gone", func() string {
+	w.step("ditask k8s status, logs and delete of both, until all their objects are deleted", func() string {
 		w.finished("dqn", "roles")
 		return ""
 	})
@@ -360,7 +358,7 @@ func jobSet(w *world) {
 		return lastLine(w.ditask("submit", "--kind", "jobset", "--name", "dqn", "--image", dqnImage,
 			"--task", "learner:learner:1", "--task", "evaluator:evaluator:1", "--task", "collector:collector:2"), "steps ")
 	})
-	w.step("ditask k8s status, logs and delete of it, until all of it is gone", func() string {
+	w.step("ditask k8s status, logs and delete of it, until all its objects are deleted", func() string {
 		w.finished("dqn")
 		return ""
 	})
@@ -404,7 +402,7 @@ func leaderWorkerSet(w *world) {
 	w.step("the process of a worker is killed: until all three exchange events again", func() string {
 		before, worker := w.lives(), "steady-0-2"
 		w.killProcess(w.pod(worker))
-		w.wait(worker+" lives again", func() (bool, error) {
+		w.wait(worker+" runs again", func() (bool, error) {
 			life, speaks := w.lives()[worker]
 			return speaks && life != before[worker], nil
 		})
@@ -418,7 +416,7 @@ func leaderWorkerSet(w *world) {
 	w.gone()
 }
 
-// finished looks at a job that has succeeded, and deletes it.
+// finished checks a job that has succeeded, and deletes it.
 func (w *world) finished(jobs ...string) {
 	w.Helper()
 	for _, job := range jobs {
@@ -433,7 +431,7 @@ func (w *world) finished(jobs ...string) {
 	w.gone()
 }
 
-// twoNamespaces runs two jobs of one name at once.
+// twoNamespaces runs two jobs of the same name at once.
 func twoNamespaces(w *world) {
 	other := &world{T: w.T, cluster: w.cluster, report: w.report, ns: w.ns + "-2"}
 	other.namespace(other.ns)
@@ -449,17 +447,17 @@ func twoNamespaces(w *world) {
 		known := other.lives()
 		for pod, line := range w.lines() {
 			if len(line.Heard) != 2 {
-				w.Errorf("%s has heard %v, want two others", pod, line.Heard)
+				w.Errorf("%s has received events of %v, want two other nodes", pod, line.Heard)
 			}
 			for _, foreign := range known {
 				if _, met := line.Heard[foreign]; met {
-					w.Errorf("%s has heard %s of the other namespace", pod, foreign)
+					w.Errorf("%s has received events of %s in the other namespace", pod, foreign)
 				}
 			}
 		}
 		return ""
 	})
-	w.step("one of them is deleted: until all of it is gone; the other runs on", func() string {
+	w.step("one of them is deleted: until all its objects are deleted; the other continues", func() string {
 		before := w.lives()
 		other.kube("delete", "dijob", "steady", "--cascade=foreground", "--timeout=5m")
 		other.gone()
@@ -475,7 +473,7 @@ func noImage(w *world) {
 		w.apply(strings.Replace(strings.ReplaceAll(steadyJob, steadyImage, registry+"/absent:1"),
 			"volumeMounts: [{name: runs, mountPath: /runs}]", "", 1))
 		w.volume()
-		j := w.job("steady", "says ImageNotPulled", func(j *v1alpha1.DIJob) bool {
+		j := w.job("steady", "has the reason ImageNotPulled", func(j *v1alpha1.DIJob) bool {
 			running := meta.FindStatusCondition(j.Status.Conditions, v1alpha1.Running)
 			return running != nil && running.Reason == "ImageNotPulled" && strings.Contains(running.Message, registry+"/absent:1")
 		})

@@ -25,10 +25,10 @@ import (
 	"github.com/ditask/ditask/k8s/api/v1alpha1"
 )
 
-// report is what was done, and how long it took.
+// report lists the steps, and their durations.
 type report struct{ head, rows []string }
 
-// step does one thing, and writes it down with what do has to say of it.
+// step does one thing, and records it with the text that do returns.
 func (r *report) step(t *testing.T, what string, do func() string) {
 	began, said := time.Now(), "failed"
 	defer func() {
@@ -39,7 +39,7 @@ func (r *report) step(t *testing.T, what string, do func() string) {
 	said = do()
 }
 
-// versions writes down what the cluster is made of.
+// versions records the versions of the cluster's parts.
 func (r *report) versions(t *testing.T, c *cluster) {
 	nodes, err := c.kubectl("get", "nodes", "-o", "wide", "--no-headers")
 	must(t, err)
@@ -67,10 +67,10 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// pause lets a fault last: it waits for nothing.
+// pause keeps a fault for a time: no condition ends it earlier.
 func pause(seconds int) { <-time.After(time.Duration(seconds) * time.Second) }
 
-// world is a namespace of the cluster, as a test sees it.
+// world is a namespace of the cluster in a test.
 type world struct {
 	*testing.T
 	*cluster
@@ -81,7 +81,7 @@ type world struct {
 
 func (w *world) step(what string, do func() string) { w.Helper(); w.report.step(w.T, what, do) }
 
-// namespace makes a namespace, which goes at the end with all that is in it.
+// namespace creates a namespace, which is deleted with its objects at the end of the test.
 func (w *world) namespace(name string) {
 	w.ns = name
 	w.kube("create", "namespace", name)
@@ -101,7 +101,7 @@ func (w *world) namespace(name string) {
 	})
 }
 
-// kube runs kubectl in the namespace, and must succeed.
+// kube runs kubectl in the namespace. An error ends the test.
 func (w *world) kube(args ...string) string {
 	w.Helper()
 	out, err := w.kubectl(append([]string{"--namespace", w.ns}, args...)...)
@@ -115,7 +115,7 @@ func (w *world) apply(manifest string) {
 	must(w, err)
 }
 
-// ditask runs a command of ditask k8s outside of the cluster, which must end well.
+// ditask runs a command of ditask k8s outside of the cluster. An error ends the test.
 func (w *world) ditask(args ...string) string {
 	w.Helper()
 	cmd := exec.Command(filepath.Join(folder, "build", "ditask"), append([]string{"k8s", args[0], "--namespace", w.ns}, args[1:]...)...)
@@ -129,7 +129,7 @@ func (w *world) ditask(args ...string) string {
 	return string(out)
 }
 
-// gone waits until nothing of any job is left in the namespace.
+// gone waits until no object of any job is left in the namespace.
 func (w *world) gone() {
 	w.Helper()
 	w.wait("nothing is left", func() (bool, error) {
@@ -174,7 +174,8 @@ func succeeded(j *v1alpha1.DIJob) bool {
 	return meta.IsStatusConditionTrue(j.Status.Conditions, v1alpha1.Succeeded)
 }
 
-// job reads a job, when it is as the test wants it. One that has failed never is.
+// job waits until a job is in the state that the test wants, and returns it. A failed job is an
+// error.
 func (w *world) job(name, what string, is func(*v1alpha1.DIJob) bool) *v1alpha1.DIJob {
 	w.Helper()
 	j := &v1alpha1.DIJob{}
@@ -227,11 +228,11 @@ func (w *world) machineOf(p *corev1.Pod) *machine {
 	return w.machines[i]
 }
 
-// replaced waits for a pod that replaces another: same name, same rank, and ready.
+// replaced waits for the pod that replaces another: same name, same rank, and ready.
 func (w *world) replaced(before *corev1.Pod) *corev1.Pod {
 	w.Helper()
 	p := &corev1.Pod{}
-	w.wait(before.Name+" is made again, and ready", func() (bool, error) {
+	w.wait(before.Name+" is replaced, and ready", func() (bool, error) {
 		err := w.client.Get(context.Background(), client.ObjectKeyFromObject(before), p)
 		ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodReady &&
@@ -255,7 +256,7 @@ func (w *world) killProcess(p *corev1.Pod) {
 	must(w, syscall.Kill(slices.Min(pids), syscall.SIGKILL))
 }
 
-// processesOf returns the processes of a pod's container, on whatever machine.
+// processesOf returns the processes of a pod's container, on any machine.
 func processesOf(p *corev1.Pod) (pids []int) {
 	_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
 	files, _ := filepath.Glob("/proc/[0-9]*/cgroup")
@@ -268,18 +269,18 @@ func processesOf(p *corev1.Pod) (pids []int) {
 	return pids
 }
 
-// line is what a node of internal/faultlab/steady says.
+// line is a line of output of internal/faultlab/steady.
 type line struct {
 	Node               int
 	Life, Sent, Failed uint64
 	Heard              map[string]struct{ First, Last, Missing, Repeated uint64 }
 }
 
-// life names one life of the node that says l, as others know it.
+// life identifies one run of the node that prints l, for the other nodes.
 func (l line) life() string { return fmt.Sprintf("%d/%d", l.Node, l.Life) }
 
-// lines returns the last line of each node of the job steady, by pod; nodes that have
-// said nothing yet are not among them.
+// lines returns the last line of each node of the job steady, by pod, without nodes that have not
+// printed one yet.
 func (w *world) lines() map[string]line {
 	w.Helper()
 	said := map[string]line{}
@@ -307,7 +308,7 @@ func (w *world) lives() map[string]string {
 	return lives
 }
 
-// failures returns how many emits of the job's nodes have failed.
+// failures returns the number of failed emits of the job's nodes.
 func (w *world) failures() (n uint64) {
 	w.Helper()
 	for _, l := range w.lines() {
@@ -316,13 +317,13 @@ func (w *world) failures() (n uint64) {
 	return n
 }
 
-// exchange waits until every node of the job has heard every other say something that
-// was said after the call, nothing lost or repeated of what those say that live now.
+// exchange waits until every node of the job has received an event of every other node that was
+// emitted after the call, and checks that no event of the running nodes was lost or repeated.
 func (w *world) exchange(nodes int) string {
 	w.Helper()
 	began := map[string]line{}
 	var said map[string]line
-	w.wait(fmt.Sprintf("the %d nodes all hear each other", nodes), func() (bool, error) {
+	w.wait(fmt.Sprintf("the %d nodes all receive each other's events", nodes), func() (bool, error) {
 		said = w.lines()
 		for pod, l := range said {
 			if b, ok := began[pod]; !ok || b.life() != l.life() {
@@ -344,20 +345,20 @@ func (w *world) exchange(nodes int) string {
 			h := l.Heard[o.life()]
 			heard += h.Last - h.First + 1 - h.Missing
 			if from != to && h.Missing+h.Repeated > 0 {
-				w.Errorf("%s misses %d events of %s, and has heard %d again", to, h.Missing, from, h.Repeated)
+				w.Errorf("%s misses %d events of %s, and has received %d twice", to, h.Missing, from, h.Repeated)
 			}
 		}
 	}
-	return fmt.Sprintf("%d events between those that live, none lost or repeated", heard)
+	return fmt.Sprintf("%d events between the running nodes, none lost or repeated", heard)
 }
 
-// undisturbed checks that nodes of the job live on as before, of that many first ones
-// by rank those that are in before.
+// undisturbed checks that the nodes of the job in before, of those with ranks below
+// nodes, have not been restarted.
 func (w *world) undisturbed(before map[string]string, nodes int) {
 	w.Helper()
 	now := w.lives()
 	if len(before) == 0 {
-		w.Error("no node was heard of before")
+		w.Error("there were no nodes before")
 	}
 	for _, pod := range slices.Sorted(maps.Keys(before)) {
 		if rank, _ := strconv.Atoi(strings.SplitN(before[pod], "/", 2)[0]); rank < nodes && now[pod] != before[pod] {

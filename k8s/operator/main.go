@@ -1,9 +1,8 @@
 // Command operator runs DIJobs on Kubernetes.
 //
-// It needs the CustomResourceDefinition in k8s/config/crd and the rights in
-// k8s/config/rbac. Several of it may run; with --leader-elect one of them works
-// and the others wait. SIGTERM ends it in order: it stops what it is doing, gives
-// up its lease, and exits with code 0.
+// It needs the CustomResourceDefinition in k8s/config/crd and the rights in k8s/config/rbac.
+// Several operators may run; with --leader-elect one of them works and the others wait. SIGTERM
+// ends it in order: it finishes the current work, releases its lease, and exits with code 0.
 package main
 
 import (

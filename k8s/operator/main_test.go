@@ -30,7 +30,7 @@ import (
 
 var cluster *kubetest.Cluster
 
-// asOperator makes the test's own program the operator.
+// asOperator makes the test binary run as the operator.
 const asOperator = "DITASK_TEST_AS_OPERATOR"
 
 func TestMain(m *testing.M) {
@@ -65,13 +65,13 @@ func (p *process) text() string {
 	return p.log.String()
 }
 
-// install applies what an administrator applies.
+// install applies the manifests that an administrator applies.
 func install(w *kubetest.World) {
 	w.Helper()
 	if _, err := w.Kubectl(w.Ctx, "apply", "-k", filepath.Join(kubetest.Repository(), "config")); err != nil {
 		w.Fatal(err)
 	}
-	// An operator of the test before may have been killed with the lease in its hand.
+	// An operator of the previous test may have been killed while it held the lease.
 	if _, err := w.Kubectl(w.Ctx, "delete", "lease", "operator.ditask.dev", "--namespace", "ditask-system", "--ignore-not-found"); err != nil {
 		w.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func startIn(w *kubetest.World, namespace string, args ...string) *process {
 	return p
 }
 
-// get asks an operator for a page, again until it answers.
+// get requests a page from an operator, again until it answers.
 func get(w *kubetest.World, url string) string {
 	w.Helper()
 	retry := time.NewTicker(50 * time.Millisecond)
@@ -143,7 +143,7 @@ func get(w *kubetest.World, url string) string {
 	}
 }
 
-// leader waits until an operator other than not holds the lease, and returns who.
+// leader waits until an operator other than not holds the lease, and returns its name.
 func leader(w *kubetest.World, not string) string {
 	w.Helper()
 	retry := time.NewTicker(50 * time.Millisecond)
@@ -157,7 +157,7 @@ func leader(w *kubetest.World, not string) string {
 		select {
 		case <-retry.C:
 		case <-w.Ctx.Done():
-			w.Fatalf("nobody leads: %v", err)
+			w.Fatalf("no operator leads: %v", err)
 		}
 	}
 }
@@ -179,13 +179,13 @@ func TestOneOfTwoOperatorsLeadsAndTheOtherTakesOver(t *testing.T) {
 	w.UntilEvent("dqn", "Running")
 	if body := get(w, "http://"+first.metrics+"/metrics"); !strings.Contains(body, `ditask_dijob_events_total{reason="Running"}`) ||
 		!strings.Contains(body, `controller_runtime_reconcile_total{controller="dijob",result="success"}`) {
-		t.Error("metrics of the leader do not tell of the job")
+		t.Error("the metrics of the leader do not count the job")
 	}
 	if body := get(w, "http://"+second.metrics+"/metrics"); strings.Contains(body, `ditask_dijob_events_total{reason="Running"}`) {
 		t.Error("both operators worked")
 	}
 
-	// SIGTERM: it gives the lease up, and ends with code 0.
+	// SIGTERM: it releases the lease, and ends with code 0.
 	w.Must(first.cmd.Process.Signal(syscall.SIGTERM))
 	if err := <-first.ended; err != nil {
 		t.Errorf("after SIGTERM it ended with %v", err)
@@ -196,7 +196,7 @@ func TestOneOfTwoOperatorsLeadsAndTheOtherTakesOver(t *testing.T) {
 		return w.Made("dqn-collector-1") == 2, w.Made("dqn-collector-1")
 	})
 
-	// SIGKILL: the third has to wait until the lease has run out.
+	// SIGKILL: the third has to wait until the lease has expired.
 	startProcess(w)
 	w.Must(second.cmd.Process.Kill())
 	leader(w, two)
@@ -245,7 +245,7 @@ func TestKubectlShowsScalesAndDescribesAJob(t *testing.T) {
 		"Reason:                all 7 nodes run") && !strings.Contains(out, "all 7 nodes run") {
 		t.Errorf("kubectl describe:\n%s", out)
 	}
-	if out := kubectl("explain", "dijob.spec.backoffLimit"); !strings.Contains(out, "One more ends the job.") {
+	if out := kubectl("explain", "dijob.spec.backoffLimit"); !strings.Contains(out, "One more failure ends the job.") {
 		t.Errorf("kubectl explain:\n%s", out)
 	}
 	kubectl("delete", "dijob", "dqn", "--wait")
@@ -270,7 +270,7 @@ func TestViewersReadAndEditorsWriteJobs(t *testing.T) {
 			w.Namespace); err != nil && !strings.Contains(err.Error(), "already exists") {
 			t.Fatal(err)
 		}
-		// The API server learns of the binding a moment later.
+		// The binding takes effect a moment later.
 		retry := time.NewTicker(100 * time.Millisecond)
 		for limit := time.After(time.Minute); ; {
 			out, err := w.Kubectl(w.Ctx, "auth", "can-i", tt.verb, tt.resource, "--subresource", tt.subresource, "--namespace", w.Namespace,
@@ -292,8 +292,8 @@ func TestViewersReadAndEditorsWriteJobs(t *testing.T) {
 
 var manifests = regexp.MustCompile("(?s)```yaml\n(apiVersion: ditask\\.dev.*?)```")
 
-// TestManifestsInDocsAreAccepted applies every DIJob of docs/kubernetes.md and of
-// the samples, word for word.
+// TestManifestsInDocsAreAccepted applies every DIJob of docs/kubernetes.md and of the samples
+// unchanged.
 func TestManifestsInDocsAreAccepted(t *testing.T) {
 	w := kubetest.NewWorld(t, cluster)
 	page, err := os.ReadFile(filepath.Join(kubetest.Repository(), "..", "docs", "kubernetes.md"))
@@ -321,15 +321,14 @@ func TestManifestsInDocsAreAccepted(t *testing.T) {
 	}
 }
 
-// TestChartIsAccepted renders the chart with Helm's engine, and asks the API server
-// what it thinks of the result.
+// TestChartIsAccepted renders the chart with Helm's engine, and sends the result to the API server.
 func TestChartIsAccepted(t *testing.T) {
 	w := kubetest.NewWorld(t, cluster)
 	folder := filepath.Join(kubetest.Repository(), "chart")
 	text, err := charttest.Render(folder, w.Namespace, map[string]any{"watchNamespace": w.Namespace})
 	w.Must(err)
 	if !strings.Contains(text, `- "--namespace=`+w.Namespace+"\"\n") {
-		t.Errorf("watchNamespace is no argument of the operator:\n%s", text)
+		t.Errorf("watchNamespace is not an argument of the operator:\n%s", text)
 	}
 	file := filepath.Join(t.TempDir(), "chart.yaml")
 	w.Must(os.WriteFile(file, []byte(text), 0o600))
@@ -339,8 +338,8 @@ func TestChartIsAccepted(t *testing.T) {
 	}
 }
 
-// With watchNamespace, an operator has rights in that namespace and nowhere else, and they
-// are enough for its jobs.
+// With watchNamespace, an operator has rights in that namespace only, and they are sufficient for
+// its jobs.
 func TestOperatorOfOneNamespaceHasRightsThere(t *testing.T) {
 	w := kubetest.NewWorld(t, cluster)
 	folder := filepath.Join(kubetest.Repository(), "chart")
@@ -377,8 +376,8 @@ func TestOperatorOfOneNamespaceHasRightsThere(t *testing.T) {
 	}
 }
 
-// TestChartIsTheKustomization holds the two ways to install the operator together:
-// the same rules, arguments and all else, but for what each of them does itself.
+// TestChartIsTheKustomization compares the two ways to install the operator: they have the same
+// rules, arguments and other fields, except for the objects that only one of them creates.
 func TestChartIsTheKustomization(t *testing.T) {
 	w := kubetest.NewWorld(t, cluster)
 	text, err := charttest.Render(filepath.Join(kubetest.Repository(), "chart"), "ditask-system", nil)
@@ -389,7 +388,7 @@ func TestChartIsTheKustomization(t *testing.T) {
 	w.Must(err)
 	kustomization, err := charttest.Objects(text)
 	w.Must(err)
-	// Helm installs the definitions from a folder of their own, and makes the namespace.
+	// Helm installs the definitions from a separate folder, and creates the namespace.
 	for _, name := range []string{"Namespace/ditask-system", "CustomResourceDefinition/dijobs.ditask.dev"} {
 		if kustomization[name] == nil {
 			t.Errorf("no %s in k8s/config", name)
@@ -404,7 +403,7 @@ func TestChartIsTheKustomization(t *testing.T) {
 	}
 }
 
-// TestTableOfFieldsInDocsIsComplete looks for each field of a DIJob's spec.
+// TestTableOfFieldsInDocsIsComplete searches for each field of a DIJob's spec.
 func TestTableOfFieldsInDocsIsComplete(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(kubetest.Repository(), "..", "docs", "kubernetes.md"))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// count makes the counters of all learners the same, before the first update of a step. It returns the
+// count makes the counters of all learners equal, before the first update of a step. It returns the
 // summaries of all collected data, and the moments of its discounted returns, both in the order of the
 // ids.
 func (g *group) count(ctx context.Context, c *Online, summary []float64) (all [][]float64, returns []float64, err error) {
@@ -57,7 +57,8 @@ func (g *group) count(ctx context.Context, c *Online, summary []float64) (all []
 	return all, returns, nil
 }
 
-// allReduce averages over the learners that make this update. All add up in the order of the ids.
+// allReduce averages over the learners that make this update. Each learner adds up in the order of
+// the ids.
 func (g *group) allReduce(ctx context.Context, rows int, grads [][]float32, numbers []float64) error {
 	g.out = Share{Kind: ShareGradients, Rows: rows, Grads: grads, Numbers: numbers}
 	if err := g.send(ctx, &g.out); err != nil {
@@ -90,7 +91,8 @@ func (g *group) allReduce(ctx context.Context, rows int, grads [][]float32, numb
 	return nil
 }
 
-// average makes gradients and numbers the means of g.shares, which have that many rows.
+// average sets gradients and numbers to the means of g.shares, weighted by their rows, of which
+// there are total.
 func (g *group) average(grads [][]float32, numbers []float64, total int) {
 	for i, dst := range grads {
 		g.sum = slices.Grow(g.sum[:0], len(dst))[:len(dst)]
@@ -116,10 +118,10 @@ func (g *group) average(grads [][]float32, numbers []float64, total int) {
 		}
 		g.sums = append(g.sums, sum/float64(total))
 	}
-	copy(numbers, g.sums) // not before: the share of this learner has the numbers themselves
+	copy(numbers, g.sums) // not earlier: the share of this learner aliases numbers
 }
 
-// fits reports a share that is not of the update that this learner makes.
+// fits returns an error for a share that does not belong to the update of this learner.
 func (g *group) fits(id int, s *Share) error {
 	same := len(s.Grads) == len(g.out.Grads) && len(s.Numbers) == len(g.out.Numbers) && s.Rows > 0
 	for i := range s.Grads {
@@ -139,8 +141,8 @@ func sizes(s *Share) string {
 	return fmt.Sprintf("gradients of %v values and %d numbers over %d rows", n, len(s.Numbers), s.Rows)
 }
 
-// settle waits until no learner makes updates in this step. The learners that made fewer take over the
-// state of the first one that has made all.
+// settle waits until no learner makes updates in this step. Learners with fewer updates then take over
+// the state of the first one that has made all updates.
 func (g *group) settle(ctx context.Context, c *Online) error {
 	version := g.r.policy.Version()
 	if err := g.send(ctx, &Share{Kind: ShareDone, Version: version}); err != nil {
@@ -174,7 +176,7 @@ func (g *group) settle(ctx context.Context, c *Online) error {
 	return nil
 }
 
-// follow is the step in lockstep of a learner that is not the first one.
+// follow takes a step in lockstep of a learner other than the first.
 func (g *group) follow(ctx context.Context, c *Online, next task.Next) error {
 	s, err := g.next(ctx, g.ids[0], ShareStep)
 	if err != nil {
@@ -194,7 +196,8 @@ func (g *group) follow(ctx context.Context, c *Online, next task.Next) error {
 	return g.reenter(ctx, c, g.end(ctx, c))
 }
 
-// passOn gives the trajectories of a step to the learners in turn, and returns those of this one, the first.
+// passOn distributes the trajectories of a step over the learners in turn, and returns those of this
+// learner, the first.
 func (g *group) passOn(ctx context.Context, all []*Trajectory) (mine []*Trajectory, err error) {
 	shares := make([]Share, len(g.ids))
 	g.passed++

@@ -19,7 +19,7 @@ import (
 
 // The files of a checkpoint folder, in the safetensors format.
 const (
-	// CheckpointFile has the whole state from which learning continues.
+	// CheckpointFile has the complete state from which learning continues.
 	CheckpointFile = "checkpoint.safetensors"
 	// BestFile has the weights of the best evaluation, under the name "best".
 	BestFile = "best.safetensors"
@@ -28,29 +28,27 @@ const (
 // CheckpointConfig describes checkpoints. The zero value works.
 type CheckpointConfig struct {
 	EveryUpdates int // between checkpoints; 0 means 5,000
-	// Every is the time between checkpoints, after which the next step makes one;
-	// 0 means 30 s. Negative: updates alone count.
+	// Every is the time between checkpoints; the first step after it makes one. 0 means 30 s.
+	// Negative: only updates count.
 	Every time.Duration
-	// WithoutData leaves out the data that is learned from, such as a large replay buffer. A run that is
-	// resumed then collects again, and does not continue bit for bit.
+	// WithoutData omits the data that is learned from, such as a large replay buffer. A resumed run then
+	// collects again, and does not continue bit for bit.
 	WithoutData bool
-	// Keep is how many of the newest checkpoints stay next to CheckpointFile, each under a name with its
-	// updates, such as checkpoint-000005000.safetensors; 0: none, negative: all. A run that continues
-	// from such a file finds it renamed to CheckpointFile.
+	// Keep is the number of newest checkpoints that stay next to CheckpointFile, each under a name with
+	// its updates, such as checkpoint-000005000.safetensors; 0: none, negative: all. To continue from
+	// such a file, rename it to CheckpointFile.
 	Keep int
 }
 
-// Checkpoint saves the policy, what it learns from, the counters, the best weights, and the
-// environments and random numbers of this node to Config.Dir every so many updates, every so
-// much time, and at the end of the run unless it failed; and the best weights to a second file
-// whenever they change. It also saves what Log needs for its next row. In lockstep the environments
-// and random numbers are those of all nodes. Of several learners the first one writes the files, with
-// what all of them learn from.
-// Without a folder it does nothing.
+// Checkpoint saves the policy, the data that it learns from, the counters, the best weights, and the
+// environments and random numbers of this node to Config.Dir, by CheckpointConfig.EveryUpdates and
+// Every, and at the end of the run unless it failed; and the best weights to a second file whenever
+// they change. It also saves what Log needs for its next row. In lockstep it saves the environments
+// and random numbers of all nodes. Of several learners the first one writes the files, with the data
+// of all learners. Without a folder it does nothing.
 //
-// It comes last in the chain. A file is written next to the old one, synced and
-// renamed, so that one of both is whole whatever happens. The folder is made if
-// it is missing.
+// It comes last in the chain. A file is written next to the old one, synced and renamed, so that
+// one of both is always complete. A missing folder is created.
 func (r *Run) Checkpoint(cfg CheckpointConfig) task.Middleware[Online] {
 	k := &checkpoint{r: r, dir: r.cfg.Dir, cfg: cfg}
 	if k.cfg.EveryUpdates == 0 {
@@ -81,8 +79,8 @@ type checkpoint struct {
 	begun bool
 	saved int       // updates at the last save
 	at    time.Time // of the last save
-	best  *Best     // the last one saved
-	filed *Best     // the best in its file, or nil: that of another run does not count
+	best  *Best     // the last saved
+	filed *Best     // the best in its file, or nil: the best of another run does not count
 }
 
 func (k *checkpoint) step(ctx context.Context, c *Online, next task.Next) error {
@@ -124,7 +122,7 @@ func (k *checkpoint) begin(c *Online) error {
 	t := k.r.t
 	t.OnFinish(func(ctx context.Context, o task.Outcome) error {
 		if o.Kind == task.Failure {
-			return nil // the last good checkpoint stays
+			return nil // the last good checkpoint is kept
 		}
 		c := t.Context()
 		if k.r.lockstep && k.r.torn {
@@ -136,8 +134,8 @@ func (k *checkpoint) begin(c *Online) error {
 	return nil
 }
 
-// makeFolder makes the folder of the checkpoints and checks that files can be written there, so that a
-// run does not fail for that after an hour.
+// makeFolder creates the folder of the checkpoints and checks that files can be written there, so that
+// a run does not fail an hour later.
 func makeFolder(dir string) error {
 	err := safefile.MkdirAll(dir, 0o755)
 	if err == nil {
@@ -162,7 +160,7 @@ func (r *Run) archive(a *nn.Archive, c *Online, withoutData bool) error {
 	return errors.Join(err, r.save(a), putCounters(a, c))
 }
 
-// save writes the checkpoint, in the middle of the run or when that has ended.
+// save writes the checkpoint, during the run or at its end.
 func (k *checkpoint) save(ctx context.Context, c *Online, ended bool) error {
 	var a nn.Archive
 	if err := k.saveLog(&a, c, ended); err != nil {
@@ -196,7 +194,7 @@ func (k *checkpoint) save(ctx context.Context, c *Online, ended bool) error {
 	return nil
 }
 
-// saveLog has the log write the rows that the checkpoint knows, and puts its state into a.
+// saveLog makes the log write the rows that belong to the checkpoint, and puts its state into a.
 func (k *checkpoint) saveLog(a *nn.Archive, c *Online, ended bool) error {
 	l := k.r.log
 	if l == nil || !l.started {

@@ -21,9 +21,9 @@ const (
 	streamEval
 )
 
-// derive returns the seed of one stream of one node: an even spread over 48
-// bits, so that the consecutive seeds of a vector's environments do not meet
-// those of another. It is the finaliser of SplitMix64 (G. Steele et al., 2014).
+// derive returns the seed of one stream of one node: a uniform distribution over 48 bits, so that
+// the consecutive seeds of a vector's environments do not overlap those of another vector. It is
+// the finaliser of SplitMix64 (G. Steele et al., 2014).
 func derive(seed uint64, node, stream int) uint64 {
 	z := seed + uint64(node)*0xbf58476d1ce4e5b9 + uint64(stream)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -33,22 +33,22 @@ func derive(seed uint64, node, stream int) uint64 {
 
 // CollectConfig describes a collection. The zero value works.
 type CollectConfig struct {
-	// VectorSteps is how many steps of the vector one step of the task takes, the length of
-	// the sequences for a policy that learns from such. 0 means 1, or more on a collector that sends
-	// transitions to a learner at its own pace: see [Run.Collect].
+	// VectorSteps is the number of steps of the vector in one step of the task, which is the length
+	// of the sequences for a policy that learns from sequences. 0 means 1, or more on a collector
+	// that sends transitions to a learner at its own pace: see [Run.Collect].
 	VectorSteps int
-	// Episodes, if not 0, is how many episodes one step of the task collects, at least: it takes steps
-	// of the vector until that many have ended. The policy must learn from transitions, and VectorSteps
-	// is 0.
+	// Episodes, if not 0, is the minimum number of episodes that one step of the task collects: it
+	// takes steps of the vector until that many have ended. The policy must learn from transitions, and
+	// VectorSteps must be 0.
 	Episodes int
-	// RandomSteps is the number of env steps of the job in which all actions are drawn from the
-	// space at random, before the policy chooses them.
+	// RandomSteps is the number of env steps of the job at the beginning in which all actions are
+	// drawn at random from the space instead of chosen by the policy.
 	RandomSteps int
 }
 
-// Collect steps the environments of env with the actions of the policy, and leaves what the policy
-// learns from in the context. It does nothing in a step that ends the run. It panics if the spaces
-// of env are not those of the policy.
+// Collect steps the environments of env with the actions of the policy, and puts the data that the
+// policy learns from into the context. It does nothing in a step that ends the run. It panics if
+// the spaces of env differ from those of the policy.
 //
 // A policy that learns from [policies.Steps] gets transitions, joined to n-step returns if
 // Spec.NStep is set, from environments in any autoreset mode. Any other policy gets sequences: step t of
@@ -57,8 +57,8 @@ type CollectConfig struct {
 // a mode other than [envs.NextStep], whose reset takes its own step.
 //
 // A message costs the learner as much time as a small update. Unless VectorSteps is set, a collector that sends
-// transitions at its own pace therefore continues until it has 64 of them or a millisecond has passed, so that only
-// the transitions of slow environments are sent after each step.
+// transitions at its own pace therefore collects at least 64 of them or for a millisecond, so that only slow
+// environments cause a message after each step.
 func (r *Run) Collect(env envs.Vector, cfg CollectConfig) task.Middleware[Online] {
 	spec := r.policy.Spec()
 	k := &collector{
@@ -83,7 +83,7 @@ func (r *Run) Collect(env envs.Vector, cfg CollectConfig) task.Middleware[Online
 		k.nstep = policies.NewNStep(max(spec.NStep, 1), spec.Gamma, env.Num())
 	} else {
 		k.behind = newAct(&spec, env.Num())
-		k.behind.Greedy = true // there is no state of its random numbers
+		k.behind.Greedy = true // its random numbers are not saved
 	}
 	r.env = env.Name()
 	if !r.t.Has(Collector) {
@@ -97,7 +97,7 @@ func (r *Run) Collect(env envs.Vector, cfg CollectConfig) task.Middleware[Online
 	}
 }
 
-// newAct is the memory of the choice of n actions.
+// newAct returns the memory for the choice of n actions.
 func newAct(spec *policies.Spec, n int) policies.Act {
 	a := policies.Act{
 		Obs: make([]float32, n*spec.Obs.Dim()), Action: make([]float32, n*spec.Action.Dim()),
@@ -131,14 +131,15 @@ type collector struct {
 	now         func() time.Time
 }
 
-// A message of transitions has at least that many rows, unless they take longer to collect.
+// A message of transitions has at least fullRows rows, unless they take longer than fullTime to
+// collect.
 const (
 	fullRows = 64
 	fullTime = time.Millisecond
 )
 
-// validate reports every fault of the config, and every way in which the environments do not suit the
-// policy.
+// validate returns every fault of the config, and every difference between the environments and the
+// requirements of the policy.
 func (k *collector) validate() error {
 	name, n := k.env.Name(), k.cfg.VectorSteps
 	switch {
@@ -160,7 +161,7 @@ func (k *collector) validate() error {
 	return suits(k.env, &k.spec)
 }
 
-// suits reports the differences between the spaces of an environment and those of a policy.
+// suits returns the differences between the spaces of an environment and those of a policy.
 func suits(env envs.Vector, spec *policies.Spec) error {
 	if have, want := env.ObservationSpace().Dim(), spec.Obs.Dim(); have != want {
 		return fmt.Errorf("rl: %s has %d observed values, the policy %d", env.Name(), have, want)
@@ -216,9 +217,8 @@ func (k *collector) step(ctx context.Context, c *Online) error {
 	return nil
 }
 
-// steps takes the steps of the vector that belong to one step of the task. Whole episodes may last
-// without end, so they are cut short when ctx ends; the environments are then as before, for a run
-// that is resumed.
+// steps takes the steps of the vector that belong to one step of the task. Whole episodes may never
+// end, so they are cut short when ctx ends; the environments are then restored, for a resumed run.
 func (k *collector) steps(ctx context.Context, c *Online) error {
 	var before []byte
 	if k.cfg.Episodes > 0 {
@@ -249,17 +249,16 @@ func (k *collector) steps(ctx context.Context, c *Online) error {
 	return nil
 }
 
-// few reports whether the data collected since began is too little for a message.
+// few reports whether the data collected since began is too small for a message.
 func (k *collector) few(began time.Time) bool {
 	return k.fills && k.r.sends && k.out.Batch.Len() < fullRows && k.now().Sub(began) < fullTime
 }
 
-// fresh starts the first episodes.
+// fresh begins the first episodes.
 func (k *collector) fresh(c *Online) error {
 	seed, node := k.r.cfg.Seed, k.r.t.NodeID()
 	k.source.Seed(derive(seed, node, streamExplore), uint64(c.EnvSteps))
-	// A run that is resumed without its environments is not to repeat the
-	// episodes that it began with.
+	// A run that is resumed without its environments must not repeat its first episodes.
 	obs, err := k.env.Reset(derive(seed+uint64(c.EnvSteps), node, streamTrain))
 	if err != nil {
 		return k.r.onNode(err)
@@ -393,7 +392,7 @@ func (k *collector) choose(c *Online) error {
 func (k *collector) addTransitions(res *envs.Result) {
 	d, w := k.spec.Obs.Dim(), k.spec.Action.Dim()
 	for i := range k.done {
-		if res.Reset[i] { // no transition, and what came before led nowhere
+		if res.Reset[i] { // not a transition, and the previous one has no successor
 			k.nstep.Drop(i)
 			continue
 		}
@@ -436,8 +435,8 @@ func (k *collector) addRows(t int, res *envs.Result) {
 	}
 }
 
-// bootstrap writes the value of the observations behind rows whose next row is not the next
-// step of the same episode.
+// bootstrap writes the value of the observations after rows that are not followed by the next step
+// of the same episode.
 func (k *collector) bootstrap(t int, res *envs.Result) error {
 	values := k.out.Batch.Floats(policies.Bootstrap)
 	if values == nil {

@@ -21,9 +21,9 @@ const (
 	Collector = "collector" // acts in environments
 )
 
-// Roles is the usual division of work in a job of that many nodes: node 0 learns,
-// node 1 evaluates, the rest collect. Of two nodes the second does both, and a
-// lone node does everything. 0 means that the number is not known, but at least 3.
+// Roles returns the usual roles in a job of that many nodes: node 0 learns, node 1 evaluates, the
+// rest collect. In a job of two nodes, node 1 evaluates and collects; a lone node has all roles. 0
+// means that the number is unknown, but at least 3.
 func Roles(nodes int) []task.Option {
 	if nodes == 2 {
 		return []task.Option{task.ByLabel("node.0", Learner), task.ByLabel("node.1", Evaluator, Collector)}
@@ -31,7 +31,7 @@ func Roles(nodes int) []task.Option {
 	return []task.Option{task.ByID(Learner, Evaluator, Collector)}
 }
 
-// Online is the context of a task that learns from the data it collects. Counters are of the whole
+// Online is the context of a task that learns from the data it collects. Counters count the whole
 // job, as far as this node has received them.
 type Online struct {
 	EnvSteps int `task:"keep"` // steps of single environments
@@ -51,30 +51,31 @@ type Online struct {
 	Collected *Trajectory
 	// Trained sums up the updates of this step.
 	Trained Trained
-	// Lag is how many updates the weights that chose the actions of Collected
-	// were behind the learner's when it took them.
+	// Lag is by how many updates the weights that chose the actions of Collected were behind the
+	// learner's, when the learner took the data.
 	Lag Lag
-	// Stopped reports that this step ends the run, and that the weights are to
-	// stay as they were evaluated.
+	// Stopped reports that this step ends the run, and that the weights must stay as they were
+	// evaluated.
 	Stopped bool
 }
 
-// Trajectory is the data of one step of a collector, or of several joined. In lockstep every node but
-// the learner sends one in each turn, with the fields from Run on.
+// Trajectory is the data of one step of a collector, or of several steps joined. In lockstep every
+// node but the learner sends one in each turn, with the fields from Run on.
 type Trajectory struct {
 	Seq      uint64 // number among those of its sender, from 1; in lockstep that of the turn
-	Collects int    // the number of joined ones; 0 has nothing to learn from
+	Collects int    // the number of joined steps; 0: no data to learn from
 	Batch    policies.Batch
 	EnvSteps int // taken for it
 	Episodes []envs.Episode
-	// Infos are the numbers of Config.Infos of each of Episodes, one for each name, NaN for those that an episode has not.
+	// Infos are the numbers of Config.Infos of each of Episodes, one for each name, or NaN if the episode does not have
+	// the number.
 	Infos    []float64
 	Explored []policies.Metric
 	// Returns are the count, the mean and the variance of the discounted returns after each env step, for a
-	// policies.RewardScaler; nil: the policy is none.
+	// policies.RewardScaler; nil for another policy.
 	Returns []float64
 
-	Run     uint64     // of the learner that it is for
+	Run     uint64     // of the learner that receives it
 	Asks    bool       // the sender asks for its state; the other fields are empty
 	State   string     // of the sender, after it
 	Eval    Evaluation // the evaluator's newest
@@ -83,7 +84,7 @@ type Trajectory struct {
 	Stopped bool       // as in Online
 }
 
-// Turn has the other nodes take one step in lockstep with the learner.
+// Turn makes the other nodes take one step in lockstep with the learner.
 type Turn struct {
 	Run      uint64 // differs between starts of the learner
 	Number   uint64 // of the turn in the run, from 0
@@ -112,7 +113,7 @@ func (c *Online) collected(tr *Trajectory) {
 	all.Returns = append(all.Returns, tr.Returns...)
 }
 
-// Trained sums up the updates of one step.
+// Trained summarises the updates of one step.
 type Trained struct {
 	Updates int
 	Metrics []policies.Metric // means over the updates, in the order of the policy
@@ -125,7 +126,7 @@ func (s *Trained) add(n int, metrics []policies.Metric, lag Lag) {
 	share := float64(n) / float64(total)
 	for _, m := range metrics {
 		i := slices.IndexFunc(s.Metrics, func(o policies.Metric) bool { return o.Name == m.Name })
-		if i < 0 { // the policy reports it now and then
+		if i < 0 { // the policy reports it only in some updates
 			s.Metrics = append(s.Metrics, m)
 			continue
 		}
@@ -171,7 +172,7 @@ func (e *Evaluation) Equal(other *Evaluation) bool {
 		e.Std == other.Std && e.Length == other.Length && slices.Equal(e.Infos, other.Infos)
 }
 
-// Best is an evaluation with its weights.
+// Best is an evaluation with the weights that it measured.
 type Best struct {
 	Evaluation
 	Weights nn.State
@@ -201,11 +202,11 @@ var (
 	Turns       = task.NewEvent[Turn]("rl.turn", task.Latest())
 )
 
-// alone reports that no other node takes part.
+// alone reports that this node is the only one.
 func alone(t *task.Task[Online]) bool { return t.Match("standalone") }
 
-// emit sends v to the other nodes. An error for a peer that was not reached is logged, not returned:
-// its loss does not concern the sender's work.
+// emit sends v to the other nodes. It logs an error for a peer that was not reached instead of
+// returning it: the loss of a peer does not affect the sender's work.
 func emit[T any](ctx context.Context, t *task.Task[Online], e *task.Event[T], v T, to ...string) error {
 	opts := []task.EmitOption{task.OnlyRemote()}
 	if len(to) > 0 {
@@ -222,8 +223,7 @@ func emit[T any](ctx context.Context, t *task.Task[Online], e *task.Event[T], v 
 	return nil
 }
 
-// onNode adds the node to an error, and below it the stack of an environment that
-// panicked.
+// onNode adds the node to an error, and after it the stack of an environment that panicked.
 func (r *Run) onNode(err error) error {
 	if e, ok := errors.AsType[*envs.Error](err); ok && e.Stack != nil {
 		return fmt.Errorf("node %d: %w\n%s", r.t.NodeID(), err, bytes.TrimSpace(e.Stack))

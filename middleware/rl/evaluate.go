@@ -18,13 +18,13 @@ import (
 // EvalConfig describes evaluations. The zero value works.
 type EvalConfig struct {
 	EverySteps   int // env steps of the job between evaluations; 0 means 1,000
-	EveryUpdates int // in their place, for an offline run; 0 means 1,000
+	EveryUpdates int // the same in updates, for an offline run; 0 means 1,000
 	Episodes     int // of one evaluation; 0 means 10
-	// StopAt, if not 0, ends the run with success when the mean return is at
-	// least this, and a second evaluation of Confirm episodes agrees.
+	// StopAt, if not 0, ends the run with success when the mean return is at least StopAt and that
+	// of a second evaluation, of Confirm episodes, is too.
 	StopAt  float64
 	Confirm int // episodes; 0 means 100
-	// MaxSteps, if not 0, ends an episode of an evaluation after so many time steps, with the return up to there: a policy
+	// MaxSteps, if not 0, ends an episode of an evaluation after that many time steps, with its return so far: a policy
 	// may never end an episode of an environment without a time limit. A warning counts such episodes.
 	MaxSteps int
 }
@@ -49,14 +49,13 @@ func (c EvalConfig) defaults() (EvalConfig, error) {
 	return c, errors.Join(faults...)
 }
 
-// Evaluate measures the policy's greedy actions in env every so many env steps
-// of the job, or updates of an offline run, leaves the result in the context's Eval, and the weights with the
-// highest mean return in Best. Each environment plays its share of the episodes,
-// the same for all but a remainder, so that short episodes do not count more
-// often than long ones. The environments must not be those of Collect.
+// Evaluate measures the policy's greedy actions in env at intervals of env steps of the job, or of updates of
+// an offline run. It puts the result into the context's Eval, and the weights with the highest mean return
+// into Best. Each environment plays its share of the episodes, equal except for a remainder, so that short
+// episodes do not count more often than long ones. The environments must not be those of Collect.
 //
-// When StopAt is reached and confirmed, it finishes the task: Best then has the
-// weights that reached it. A run that is resumed after that ends before its first step.
+// When StopAt is reached and confirmed, Evaluate finishes the task: Best then has the weights that
+// reached it. A run that is resumed after that ends before its first step.
 func (r *Run) Evaluate(env envs.Vector, cfg EvalConfig) task.Middleware[Online] {
 	cfg, err := cfg.defaults()
 	spec := r.policy.Spec()
@@ -83,8 +82,8 @@ func (r *Run) evaluationDue() bool {
 	return r.step <= 1 && slices.ContainsFunc(r.evaluations, func(e *evaluate) bool { return e.due })
 }
 
-// markDue notes the evaluations in which a lone run was interrupted, if they come after Collect or Learn in a step: the
-// first step of the resumed run makes them before it collects and learns.
+// markDue records the evaluations in which a lone run was interrupted, if they come after Collect or Learn in a step:
+// the first step of the resumed run makes them before it collects and learns.
 func (r *Run) markDue(c *Online) {
 	if !alone(r.t) || !r.resumed || c.Best != nil && c.Best.Reached {
 		return
@@ -94,11 +93,11 @@ func (r *Run) markDue(c *Online) {
 		if text, ok := r.begin[numbered("evaluate", i+1)]; ok {
 			var s evaluateState
 			if err := json.Unmarshal([]byte(text), &s); err != nil { //nolint:musttag // written and read back by the fields' own names
-				continue // Evaluate returns it
+				continue // Evaluate returns the error
 			}
 			last = s.Last
 		}
-		every, err := r.every("eval", e.cfg.EverySteps, e.cfg.EveryUpdates) // an error is Evaluate's to return
+		every, err := r.every("eval", e.cfg.EverySteps, e.cfg.EveryUpdates) // Evaluate returns the error
 		e.due = err == nil && e.behind && r.clock(c)-last >= every
 	}
 }
@@ -110,14 +109,14 @@ type evaluate struct {
 	act     policies.Act
 	joined  bool
 	behind  bool // comes after Collect or Learn in the chain
-	due     bool // a resumed run must make one before it collects or learns
+	due     bool // a resumed run must evaluate before it collects or learns
 	seeded  bool
 	every   int
 	last    int // the clock at the last evaluation
 	quota   []int
 	running []envs.Episode
 	done    []bool
-	cut     []bool // whose episodes MaxSteps has ended in this step
+	cut     []bool // whether MaxSteps has ended the environment's episode in this step
 	cuts    int    // such episodes of this evaluation
 	ended   []envs.Episode
 	from    []int32   // for each of those, the environment
@@ -146,8 +145,8 @@ func (e *evaluate) step(ctx context.Context, c *Online) error {
 	return e.whole(ctx, func() error { return e.measure(ctx, t, c) })
 }
 
-// whole calls do. If that is cut short, the environments are as before, so that a
-// resumed run makes this evaluation from its beginning.
+// whole calls do. If ctx ends meanwhile, it restores the environments, so that a resumed run makes
+// this evaluation from its beginning.
 func (e *evaluate) whole(ctx context.Context, do func() error) error {
 	before, err := e.snapshot()
 	if err != nil && !errors.Is(err, envs.ErrNoSnapshot) {

@@ -73,8 +73,8 @@ func TestAnUnconfirmedScoreDoesNotEndTheRun(t *testing.T) {
 	}
 }
 
-// TestBestIsWhatReachedTheScore: luck in fewer episodes does not count.
-func TestBestIsWhatReachedTheScore(t *testing.T) {
+// TestBestIsTheConfirmedEvaluation: a higher mean over fewer episodes does not count.
+func TestBestIsTheConfirmedEvaluation(t *testing.T) {
 	tk, q := scored(&rl.Best{Evaluation: rl.Evaluation{Mean: 100, Version: 1}}, 20, 20, 0, 20, 20, 20)
 	if err := tk.Run(t.Context(), task.MaxSteps(3)); err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestBestIsWhatReachedTheScore(t *testing.T) {
 	}
 }
 
-// TestEqualEvaluationsKeepTheFirst: weights are not exchanged for others that are no
+// TestEqualEvaluationsKeepTheFirst: weights are not replaced by others that are not
 // better.
 func TestEqualEvaluationsKeepTheFirst(t *testing.T) {
 	tk, _ := scored(nil, 5, 5, 0, 5, 5, 0)

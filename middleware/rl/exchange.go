@@ -13,7 +13,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// Ahead is how many trajectories a collector may be ahead of the learner.
+// Ahead is the number of trajectories by which a collector may be ahead of the learner.
 const Ahead = 4
 
 // patience is the time after which a wait is logged.
@@ -22,15 +22,15 @@ const patience = 10 * time.Second
 // ExchangeConfig describes how nodes work together. The zero value lets each node continue at its own
 // pace.
 type ExchangeConfig struct {
-	// Synchronous, if not 0, is the number of nodes in the job, which then go in lockstep: in each step
-	// the learner takes one trajectory of every other node, in the order of their ids; the next step of
-	// those uses the weights and counters of that step. The same seeds then give the same numbers, also
-	// over interruptions, see [Resume]. The price is that all nodes wait for the slowest, and that each
-	// trajectory carries the state of its node. The learners, as many as Learners is, neither collect nor
-	// evaluate.
+	// Synchronous, if not 0, is the number of nodes in the job, which then work in lockstep: in each step
+	// the learner takes one trajectory of every other node, in the order of their ids, and the next step
+	// of those nodes uses the weights and counters of that step. The same seeds then give the same
+	// numbers, also after interruptions, see [Config]. The cost is that all nodes wait for the slowest,
+	// and that each trajectory carries the state of its node. The learners, as many as Learners is,
+	// neither collect nor evaluate.
 	Synchronous int
-	// Learners is the number of nodes with the role learner, which learn together if they are more than 1:
-	// see "Several learners" in the package's documentation. Exchange panics if the policy then is not a
+	// Learners is the number of nodes with the role learner; more than 1 learn together: see "Several
+	// learners" in the package's documentation. Exchange then panics if the policy is not a
 	// policies.Parallel. All learners must have the same middleware. 0 means 1; a lone node ignores it.
 	Learners int
 	// EveryUpdates is the number of updates between two publications of the
@@ -38,22 +38,21 @@ type ExchangeConfig struct {
 	EveryUpdates int
 }
 
-// Exchange carries counters, transitions and weights between nodes: those of a
-// collector to the learner, the learner's progress and weights and the evaluator's
-// results to all. It must be the first middleware of a task. On a lone node it only
-// notes the policy's version. Where several nodes learn, "the learner" below is the first one of them,
-// except for what waits for trajectories.
+// Exchange carries counters, transitions and weights between nodes: those of a collector to the
+// learner, the learner's progress and weights and the evaluator's results to all. It must be the first
+// middleware of a task. On a lone node it only records the policy's version. If several nodes learn,
+// "the learner" below is the first one of them, except where it takes trajectories.
 //
-// The learner publishes its counters and weights before it waits for anything, then
-// every EveryUpdates updates, and at its end; a collector receives the counters more often. A step of a learner
-// that does not collect begins by waiting for a trajectory. A step of a collector that does not learn begins by
-// waiting for a learner, and until that has taken all but the last [Ahead] of what was sent to it; the collector
-// then installs the newest weights. A node that only evaluates waits for new weights. A restarted learner is sent
-// new trajectories.
+// The learner publishes its counters and weights before it waits for any message, then every EveryUpdates
+// updates, and at its end; a collector receives the counters more often. A step of a learner that does not
+// collect begins by waiting for a trajectory. A step of a collector that does not learn begins by waiting for a
+// learner, and until that learner has taken all but the last [Ahead] trajectories; the collector then installs
+// the newest weights. A node that only evaluates waits for new weights. Collectors send new trajectories to a
+// restarted learner.
 //
-// Weights that are not finite end the run and are not published. The lag that a node
-// reports is that of the weights which it acts with or evaluates, in updates behind
-// the newest received ones.
+// Weights that are not finite end the run and are not published. The lag that a node reports is
+// that of the weights which it acts with or evaluates, in updates behind the newest received
+// weights.
 func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 	step := r.alone
 	if cfg.Learners > 1 && !alone(r.t) && r.t.Has(Learner) {
@@ -103,7 +102,8 @@ func (r *Run) Exchange(cfg ExchangeConfig) task.Middleware[Online] {
 	}
 }
 
-// onlyLearner reports that another node learns too, though this one is to be the only learner.
+// onlyLearner returns an error if another node learns too, though the config allows only one
+// learner.
 func (r *Run) onlyLearner() error {
 	if r.group != nil || !r.t.Has(Learner) {
 		return nil
@@ -134,7 +134,7 @@ func (r *Run) weights() (nn.State, error) {
 	return s, nil
 }
 
-// install makes the policy act with weights that were received.
+// install makes the policy act with received weights.
 func (r *Run) install(s nn.State) error {
 	if err := r.policy.Load(s); err != nil {
 		return r.onNode(fmt.Errorf("install weights of update %d: %w", s.Version, err))
@@ -159,7 +159,7 @@ type arrival struct {
 	tr   Trajectory
 }
 
-// inbox hands trajectories from the listener to the step. Further trajectories wait at the sender.
+// inbox passes trajectories from the listener to the step. Further trajectories wait at the sender.
 type inbox struct {
 	ch   chan arrival
 	over chan struct{} // closed when nothing more is learned
@@ -197,7 +197,7 @@ func (r *Run) take(c *Online, from int, tr *Trajectory) error {
 	return nil
 }
 
-// count takes over the counts of a trajectory, and checks the data that is learned from.
+// count adds the counts of a trajectory, and checks its data.
 func (r *Run) count(c *Online, from int, tr *Trajectory) error {
 	if tr.Eval.Episodes > 0 {
 		c.Eval = tr.Eval
@@ -224,7 +224,7 @@ func (r *Run) count(c *Online, from int, tr *Trajectory) error {
 	return nil
 }
 
-// notify makes a wait on a channel of capacity 1 look again.
+// notify wakes a wait on a channel of capacity 1.
 func notify(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
@@ -232,13 +232,13 @@ func notify(ch chan struct{}) {
 	}
 }
 
-// waitFor takes values of ch until done is true or ctx ends. A long wait is
-// logged, at longer and longer intervals.
+// waitFor takes values of ch until done is true or ctx ends. It logs a long wait, at growing
+// intervals.
 func waitFor[T any](ctx context.Context, t *task.Task[Online], what string, ch <-chan T, done func(T) bool) error {
 	return waitForEither(ctx, t, what, ch, done, nil, nil)
 }
 
-// waitForEither is waitFor that also ends when woken is true after something came from wake.
+// waitForEither is waitFor, and also ends when woken is true after a value came from wake.
 func waitForEither[T any](
 	ctx context.Context, t *task.Task[Online], what string, ch <-chan T, done func(T) bool, wake <-chan struct{}, woken func() bool,
 ) error {

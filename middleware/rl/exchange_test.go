@@ -52,7 +52,7 @@ func TestRestartedCollectorSendsAgain(t *testing.T) {
 }
 
 // TestEvaluatorEndsAJobInLockstep: nodes with higher ids, which do not evaluate, do not
-// make the learner forget that the evaluator has asked for the end.
+// change that the evaluator has asked the learner for the end.
 func TestEvaluatorEndsAJobInLockstep(t *testing.T) {
 	const nodes = 4
 	made, release := nodesOf(nodes)
@@ -81,7 +81,7 @@ func TestEvaluatorEndsAJobInLockstep(t *testing.T) {
 	}
 }
 
-// stopped is a step that does not end by itself.
+// stopped is a step that ends only with its context.
 func stopped() task.Middleware[rl.Online] {
 	return task.Step(func(ctx context.Context, _ *rl.Online) error {
 		<-ctx.Done()
@@ -89,9 +89,9 @@ func stopped() task.Middleware[rl.Online] {
 	})
 }
 
-// TestWeightsComeBeforeAnyoneWaits: the evaluator and the collector have the weights of
+// TestWeightsArePublishedBeforeTheFirstStep: the evaluator and the collector have the weights of
 // a learner that has not made its first step.
-func TestWeightsComeBeforeAnyoneWaits(t *testing.T) {
+func TestWeightsArePublishedBeforeTheFirstStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, release := nodesOf(3)
 		roles := task.ByID(rl.Learner, rl.Evaluator, rl.Collector)
@@ -167,7 +167,7 @@ func TestNodeWithoutALearnerWarns(t *testing.T) {
 	}
 }
 
-// TestLastWeightsArePublished, however few updates they are after those before.
+// TestLastWeightsArePublished, even after fewer updates than ExchangeConfig.EveryUpdates.
 func TestLastWeightsArePublished(t *testing.T) {
 	nodes, release := nodesOf(2)
 	roles := task.ByID(rl.Learner, rl.Collector)
@@ -189,6 +189,6 @@ func TestLastWeightsArePublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(versions); n == 0 || versions[n-1] != 20 || n > 2 {
-		t.Errorf("weights of %v updates were heard, want the first and those of 20", versions)
+		t.Errorf("received weights of %v updates, want the first and those of 20", versions)
 	}
 }

@@ -26,9 +26,10 @@ var errRegroup = errors.New("another learner was started again")
 // group is the state of one of several learners about the others.
 //
 // The learners of a group have received a [Join] of each other; the key of the group depends on their ids
-// and runs, so that a restart of one of them makes another group. They enter a group together: one
-// gives its state to all others. Then each of their steps is: count, gradients as often as updates
-// average something, done, and end. Each kind except the last waits for that of all other learners.
+// and runs, so that a restart of one of them makes another group. They enter a group together: one sends
+// its state to all others. Then each of their steps has these messages: count, gradients as often as
+// updates average values, done, and end. For each kind except the last, a learner waits for the messages
+// of all other learners.
 type group struct {
 	r      *Run
 	t      *task.Task[Online]
@@ -40,7 +41,7 @@ type group struct {
 	member bool // of this group or of one before it
 	torn   bool // this learner is between the first update of a step and the last
 	broken bool // another learner was started again in this step, which has no end
-	// first is whether the first learner makes checkpoints, and with which settings.
+	// first has the settings of the first learner's checkpoints, if it makes any.
 	first  Share
 	ids    []int
 	key    uint64
@@ -53,7 +54,7 @@ type group struct {
 	sum    []float32
 	sums   []float64
 
-	changed chan struct{} // 1: something was received
+	changed chan struct{} // 1: a message was received
 
 	mu     sync.Mutex
 	heard  map[int]Join
@@ -100,7 +101,7 @@ func (g *group) hearShare(ctx context.Context, s Share) error {
 // leads reports whether this learner is the first one, which publishes, logs and saves.
 func (g *group) leads() bool { return g.t.NodeID() == g.ids[0] }
 
-// others are the ids of the other learners.
+// others returns the ids of the other learners.
 func (g *group) others() []int {
 	return slices.DeleteFunc(slices.Clone(g.ids), func(id int) bool { return id == g.t.NodeID() })
 }
@@ -112,7 +113,7 @@ func (g *group) stale() bool {
 	return g.key != 0 && g.key != g.keyNow()
 }
 
-// keyNow returns the key of the known learners, or 0 if they are too few. The caller holds mu.
+// keyNow returns the key of the known learners, or 0 if not all are known. The caller holds mu.
 func (g *group) keyNow() uint64 {
 	if len(g.heard) < g.size-1 {
 		return 0
@@ -170,7 +171,7 @@ func (g *group) assemble(ctx context.Context) error {
 	return g.check(tensors)
 }
 
-// tensorsOf are the names and shapes of all tensors that a policy saves.
+// tensorsOf returns the names and shapes of all tensors that a policy saves.
 func tensorsOf(p policies.Policy) ([]string, error) {
 	var a nn.Archive
 	if err := p.Save(&a); err != nil {
@@ -183,7 +184,7 @@ func tensorsOf(p policies.Policy) ([]string, error) {
 	return out, nil
 }
 
-// check reports the differences between another learner and this one. The caller holds mu.
+// check returns the differences between another learner and this one. The caller holds mu.
 func (g *group) check(tensors []string) error {
 	self := g.t.NodeID()
 	if len(g.ids) > g.size {
@@ -232,7 +233,7 @@ func (g *group) wait(ctx context.Context, what string, look func() (bool, error)
 	return waited
 }
 
-// pop takes the first share of a learner that accept takes, if there is one.
+// pop removes and returns the first share of a learner for which accept is true, if there is one.
 func (g *group) pop(from int, accept func(*Share) bool) (s Share, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -246,7 +247,7 @@ func (g *group) pop(from int, accept func(*Share) bool) (s Share, ok bool) {
 	return s, true
 }
 
-// next takes the next share of a learner, which must be of one of the kinds.
+// next removes and returns the next share of a learner, which must be of one of the kinds.
 func (g *group) next(ctx context.Context, from int, kinds ...ShareKind) (s Share, err error) {
 	err = g.wait(ctx, fmt.Sprintf("learner %d", from), func() (ok bool, err error) {
 		if g.stale() {
@@ -276,9 +277,9 @@ func (g *group) send(ctx context.Context, s *Share, to ...int) error {
 	return emit(ctx, g.t, Shares, *s, fmt.Sprintf("node.%d", to[0]))
 }
 
-// enter makes the learners a group in which all have the same state: that of the first one at the
-// beginning of a run, and else that of one which continues, the one with most updates. It enters again when a
-// learner is started again in the meantime.
+// enter makes the learners a group with one state: that of the first learner at the beginning of a run, and
+// otherwise that of a continuing learner, the one with the most updates. It enters again if a learner is
+// started again meanwhile.
 func (g *group) enter(ctx context.Context, c *Online) error {
 	for {
 		if err := g.tryEnter(ctx, c); !errors.Is(err, errRegroup) {
@@ -325,7 +326,7 @@ func (g *group) tryEnter(ctx context.Context, c *Online) error {
 	return nil
 }
 
-// equalize gives the state of one learner to others, which are new to the group or were behind in a step.
+// equalize sends the state of one learner to others, which are new to the group or were behind in a step.
 func (g *group) equalize(ctx context.Context, c *Online, source int, others []int, enters bool) error {
 	if source != g.t.NodeID() {
 		s, err := g.next(ctx, source, ShareState)
@@ -363,8 +364,8 @@ func (g *group) state(c *Online) (Share, error) {
 	return s, err
 }
 
-// adopt takes over the state of another learner. The newest evaluation is part of it only for a learner that enters: in a
-// step the first learner alone has received it.
+// adopt takes over the state of another learner. It takes over the newest evaluation only if this learner enters: during
+// a step only the first learner has received it.
 func (g *group) adopt(c *Online, s *Share, enters bool) error {
 	var a nn.Archive
 	err := a.UnmarshalBinary(s.State)
@@ -394,8 +395,8 @@ func (g *group) adopt(c *Online, s *Share, enters bool) error {
 	return nil
 }
 
-// reenter makes this learner enter the group of a restarted learner, if err reports a restart.
-// The step then has no more updates.
+// reenter makes this learner enter the group of a restarted learner, if err reports a restart. The
+// step then makes no more updates.
 func (g *group) reenter(ctx context.Context, c *Online, err error) error {
 	if !errors.Is(err, errRegroup) {
 		return err

@@ -13,14 +13,14 @@ import (
 	"github.com/ditask/ditask/policies"
 )
 
-// MaxInfos bounds the names of infos of a run.
+// MaxInfos is the maximum number of infos of a run.
 const MaxInfos = 16
 
-// ErrInfo is wrapped where an environment has neither a finite number nor a truth value under a name
-// of Config.Infos.
+// ErrInfo is wrapped by the error for a value under a name of Config.Infos that is neither a finite
+// number nor a truth value.
 var ErrInfo = errors.New("only finite numbers and truth values can be logged")
 
-// CheckInfos reports every fault of names of infos: see Config.Infos.
+// CheckInfos returns every fault of names of infos: see Config.Infos.
 func CheckInfos(names []string) error {
 	var faults []error
 	if len(names) > MaxInfos {
@@ -44,8 +44,8 @@ func CheckInfos(names []string) error {
 	return errors.Join(faults...)
 }
 
-// InfoName is the part of the name of an info's columns behind rollout/ and eval/: success_rate for is_success, as in
-// Stable-Baselines3, and the name itself for any other.
+// InfoName returns the part of the name of an info's columns after rollout/ and eval/: success_rate for is_success,
+// as in Stable-Baselines3, and the name itself for any other.
 func InfoName(name string) string {
 	if name == "is_success" {
 		return "success_rate"
@@ -73,7 +73,7 @@ func AppendInfos(dst []float64, names []string, env string, index int, info envs
 	return dst, nil
 }
 
-// infoNumber is the value of an info as a number, NaN for nil.
+// infoNumber returns the value of an info as a number, NaN for nil.
 func infoNumber(value any) (x float64, ok bool) {
 	switch v := value.(type) {
 	case nil:
@@ -102,8 +102,8 @@ func infoNumber(value any) (x float64, ok bool) {
 	return x, x-x == 0
 }
 
-// InfoMeans are the means of infos over episodes. values has len(names) numbers of each episode, NaN for those that
-// an episode has not, and a mean is over the episodes that have the number. A name without any is left out.
+// InfoMeans returns the means of infos over episodes. values has len(names) numbers of each episode, NaN for
+// missing ones, and a mean is over the episodes that have the number. It omits a name without any.
 func InfoMeans(names []string, values []float64) []policies.Metric {
 	var out []policies.Metric
 	for k, name := range names {
@@ -114,7 +114,7 @@ func InfoMeans(names []string, values []float64) []policies.Metric {
 	return out
 }
 
-// infoMean is the mean of info k of n, NaN if no episode has it.
+// infoMean returns the mean of info k of n, NaN if no episode has it.
 func infoMean(n, k int, values []float64) float64 {
 	sum, with := 0.0, 0.0
 	for ; k < len(values); k += n {
@@ -125,7 +125,7 @@ func infoMean(n, k int, values []float64) float64 {
 	return sum / with
 }
 
-// checkInfos reports numbers of another count than that of the episodes demands.
+// checkInfos returns an error if the number of infos does not match the number of episodes.
 func (r *Run) checkInfos(from int, episodes []envs.Episode, infos []float64) error {
 	if len(infos) == len(episodes)*len(r.cfg.Infos) {
 		return nil
@@ -143,10 +143,10 @@ type infoLog struct {
 	warned   bool
 }
 
-// patientEpisodes is how many episodes may end without an info before a warning.
+// patientEpisodes is the number of episodes without an info before a warning.
 const patientEpisodes = 20
 
-// add takes over the infos of episodes, and keeps those of the newest of all.
+// add appends the infos of episodes, and keeps those of the newest episodes.
 func (l *infoLog) add(values []float64, keep int) {
 	n := len(l.names)
 	l.values = append(l.values, values...)
@@ -169,7 +169,7 @@ func (l *infoLog) fill(row map[string]float64) {
 	}
 }
 
-// evaluated takes over the infos of an evaluation, and counts its episodes if no other ones are expected.
+// evaluated adds the infos of an evaluation, and counts its episodes if the run has no others.
 func (l *infoLog) evaluated(e *Evaluation, alone bool) {
 	for k, name := range l.names {
 		l.had[k] = l.had[k] || slices.ContainsFunc(e.Infos, func(m policies.Metric) bool { return m.Name == InfoName(name) })
@@ -179,7 +179,7 @@ func (l *infoLog) evaluated(e *Evaluation, alone bool) {
 	}
 }
 
-// warn logs once which names no episode had. At the end of a run few episodes are enough.
+// warn logs once the names that no episode had. At the end of a run few episodes are enough.
 func (l *infoLog) warn(log *slog.Logger, env string, end bool) {
 	if l.warned || l.episodes == 0 || l.episodes < patientEpisodes && !end {
 		return

@@ -86,10 +86,10 @@ func TestInfosAreLogged(t *testing.T) {
 			}
 		}
 		if got, want := at(row, "rollout/success_rate"), success/float64(newest); math.Abs(got-want) > 1e-9 {
-			t.Fatalf("row %d of %d episodes: success rate %v, not %v", row, ended, got, want)
+			t.Fatalf("row %d of %d episodes: success rate %v, want %v", row, ended, got, want)
 		}
 		if got, want := at(row, "rollout/score"), scores/with; math.Abs(got-want) > 1e-9 || math.IsNaN(got) != math.IsNaN(want) {
-			t.Fatalf("row %d: score %v, not %v", row, got, want)
+			t.Fatalf("row %d: score %v, want %v", row, got, want)
 		}
 		if x := at(row, "rollout/missing"); !math.IsNaN(x) {
 			t.Fatalf("row %d: %v is missing", row, x)
@@ -132,7 +132,7 @@ func TestRunsWithoutInfos(t *testing.T) {
 	}
 }
 
-func TestInfosThatAreNoNumbersEndTheRun(t *testing.T) {
+func TestInfosThatAreNotNumbersEndTheRun(t *testing.T) {
 	for _, wrong := range []any{"text", []float64{1}, map[string]any{}, math.NaN(), math.Inf(1), struct{}{}} {
 		for _, evaluates := range []bool{false, true} {
 			cfg := rl.Config{Seed: 1, Infos: []string{"is_success", "wrong"}}
@@ -169,7 +169,7 @@ func TestNumbersOfInfos(t *testing.T) {
 	nan := math.NaN()
 	means := rl.InfoMeans([]string{"is_success", "x", "none"}, []float64{1, nan, nan, 0, 3, nan, 0, 5, nan, 1, nan, nan})
 	if want := []policies.Metric{{Name: "success_rate", Value: 0.5}, {Name: "x", Value: 4}}; !slices.Equal(means, want) {
-		t.Errorf("%v, not %v", means, want)
+		t.Errorf("%v, want %v", means, want)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestNamesOfInfosAreChecked(t *testing.T) {
 		"17 names of infos":        strings.Split("a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q", ","),
 	} {
 		if err := rl.CheckInfos(names); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("%q: %v, which has not %s", names, err, text)
+			t.Errorf("%q: %v, want %s", names, err, text)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // TestLearnerKeepsTheBest: an evaluator that was restarted, or that evaluates for a
-// resumed learner, sends the best of its own first evaluations.
+// resumed learner, sends the best of its first evaluations.
 func TestLearnerKeepsTheBest(t *testing.T) {
 	x := &paced{learns: true}
 	c := new(Online)

@@ -168,11 +168,11 @@ func TestJobLearnsAsOneNode(t *testing.T) {
 		t.Error("trajectories that were queued for a learner at work were never behind")
 	}
 	if c.Eval.Mean != 7 || c.Best == nil || c.Best.Mean != 7 || len(c.Best.Weights.Tensors) == 0 {
-		t.Errorf("the learner heard of evaluation %+v, best %+v", c.Eval, c.Best)
+		t.Errorf("the learner received evaluation %+v, best %+v", c.Eval, c.Best)
 	}
 	for _, m := range all[1:] {
 		if m.q.Version() == 0 || m.tk.Context().PolicyVersion == 0 || m.tk.Context().Updates == 0 {
-			t.Errorf("node %d acts with version %d and has heard of %d updates", m.tk.NodeID(), m.q.Version(), m.tk.Context().Updates)
+			t.Errorf("node %d acts with version %d and has received counters of %d updates", m.tk.NodeID(), m.q.Version(), m.tk.Context().Updates)
 		}
 	}
 }
@@ -207,7 +207,7 @@ func TestP5LagIsReported(t *testing.T) {
 	}
 }
 
-func TestJobStopsWhenTheEvaluatorIsContent(t *testing.T) {
+func TestJobStopsWhenTheEvaluatorReachesTheReturn(t *testing.T) {
 	all := jobOf(t, 4, 6.5)
 	if err := errors.Join(run(t.Context(), all)...); err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestLostCollectorDoesNotStopTheLearner(t *testing.T) {
 	learner.Use(task.Step(func(_ context.Context, c *rl.Online) error {
 		switch {
 		case c.Updates == 50:
-			<-runs // a node that has not joined yet is not meant here
+			<-runs // the node must have joined
 			crash(t, all[3].node)
 			kill()
 		case c.Updates > 50:
@@ -282,9 +282,9 @@ func TestLostCollectorDoesNotStopTheLearner(t *testing.T) {
 	}
 }
 
-// TestRestartedLearnerIsFedAgain kills the learner before it has taken the trajectories of the
+// TestRestartedLearnerReceivesNewTrajectories kills the learner before it has taken the trajectories of the
 // collectors: these wait for messages that its successor does not send.
-func TestRestartedLearnerIsFedAgain(t *testing.T) {
+func TestRestartedLearnerReceivesNewTrajectories(t *testing.T) {
 	const nodes = 3
 	dir := t.TempDir()
 	var all [nodes]*member
@@ -352,7 +352,7 @@ func TestP7NonFiniteWeightsAreNotPublished(t *testing.T) {
 	}
 	var remote *task.RemoteError
 	if !errors.As(errs[1], &remote) || heard != 0 {
-		t.Errorf("collector heard %d weights: %v", heard, errs[1])
+		t.Errorf("the collector received %d weights: %v", heard, errs[1])
 	}
 }
 

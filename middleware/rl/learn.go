@@ -12,22 +12,22 @@ import (
 
 // LearnConfig describes the learning. The zero value works.
 type LearnConfig struct {
-	// Rate, if not nil, is the learning rate by the env steps of the job, or in an offline run by the
-	// updates, for a policy that has the method SetRate(float64).
+	// Rate, if not nil, is the learning rate as a function of the env steps of the job, or of the
+	// updates in an offline run, for a policy that has the method SetRate(float64).
 	Rate policies.Schedule
-	// Clip, if not nil, is the clip range of a surrogate objective, as Rate is the learning rate, for a policy that
-	// has the method SetClip(float64).
+	// Clip, if not nil, is the clip range of a surrogate objective, with the same argument as Rate, for a policy
+	// that has the method SetClip(float64).
 	Clip policies.Schedule
-	// MaxLag, if not 0, drops rows whose actions were chosen by weights that are more than so
+	// MaxLag, if not 0, drops rows whose actions were chosen by weights that are more than that
 	// many updates older than the learner's.
 	MaxLag uint64
 }
 
-// Learn gives the collected data to source, and has the policy learn from all batches that source
-// makes of it. It measures how far the weights that chose the actions are behind; the mean is the lag
-// that the learner reports. It does nothing in a step that ends the run. A source that needs no
-// additions, such as a [data.Dataset], is learned from in every step: see the package's documentation
-// on offline runs.
+// Learn adds the collected data to source, and makes the policy learn from all batches that source
+// then returns. It measures how far the weights that chose the actions were behind; the learner
+// reports the mean as its lag. It does nothing in a step that ends the run. A source that needs no
+// additions, such as a [data.Dataset], provides batches in every step: see the package's
+// documentation of offline runs.
 func (r *Run) Learn(source data.Source, cfg LearnConfig) task.Middleware[Online] {
 	l := &learn{r: r, source: source, cfg: cfg}
 	if s, ok := source.(interface{ Offline() bool }); ok {
@@ -92,7 +92,7 @@ func (l *learn) step(ctx context.Context, c *Online) error {
 	return l.merge(summary)
 }
 
-// observe sums up the collected data, for a policy that keeps statistics of it.
+// observe summarises the collected data, for a policy that keeps statistics of it.
 func (l *learn) observe(c *Online) ([]float64, error) {
 	o, ok := l.r.policy.(policies.Observer)
 	if !ok || c.Collected == nil {
@@ -105,7 +105,7 @@ func (l *learn) observe(c *Online) ([]float64, error) {
 	return summary, nil
 }
 
-// merge has the policy take summaries into account.
+// merge passes summaries to the policy.
 func (l *learn) merge(summaries ...[]float64) error {
 	o, ok := l.r.policy.(policies.Observer)
 	for _, s := range summaries {
@@ -119,7 +119,7 @@ func (l *learn) merge(summaries ...[]float64) error {
 	return nil
 }
 
-// mergeReturns has the policy take the moments of discounted returns into account.
+// mergeReturns passes the moments of discounted returns to the policy.
 func (l *learn) mergeReturns(moments []float64) error {
 	s, ok := l.r.policy.(policies.RewardScaler)
 	if !ok || len(moments) == 0 {
@@ -131,7 +131,7 @@ func (l *learn) mergeReturns(moments []float64) error {
 	return nil
 }
 
-// together is the step of one of several learners.
+// together takes a step of one of several learners.
 func (l *learn) together(ctx context.Context, c *Online, g *group) error {
 	if c.Collected != nil && !c.Stopped {
 		if err := l.add(c); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// end ends a step of the learners: that of the first one ends first, unless it has finished: then it waits until
-// the others have come to the end of theirs, and begin no other. They answer in the meantime if it makes a checkpoint.
+// end ends a step of the learners. The first learner's step ends first, unless it has finished: then it waits until
+// the others are at the end of the same step. Meanwhile they send it their states if it makes a checkpoint.
 func (g *group) end(ctx context.Context, c *Online) error {
 	if g.broken {
 		return nil
@@ -42,9 +42,9 @@ func (g *group) end(ctx context.Context, c *Online) error {
 	}
 }
 
-// endFirst ends a step of the first learner. When it has finished, it notifies the others when all of
-// them are at the end of that step, because the success of one that has finished too, by its number of
-// steps, cuts the steps of all others short.
+// endFirst ends a step of the first learner. When it has finished, it notifies the others only after
+// all of them are at the end of that step, because a learner that finishes by its number of steps cuts
+// the steps of all others short.
 func (g *group) endFirst(ctx context.Context, finished bool) error {
 	if err := g.send(ctx, &Share{Kind: ShareEnd, Finished: finished}); err != nil || !finished {
 		return err
@@ -57,9 +57,9 @@ func (g *group) endFirst(ctx context.Context, finished bool) error {
 	return g.send(ctx, &Share{Kind: ShareEnd, Finished: true})
 }
 
-// answerLast answers the first learner when that has finished and makes its last checkpoint: this
-// learner may not have received that yet, and wait for another message. In the middle of its updates
-// it continues, unless the first one was in them too.
+// answerLast answers the first learner when it has finished and makes its last checkpoint: this
+// learner may not have received that yet, and may be waiting for another message. During its updates
+// it continues, unless the first learner was in them too.
 func (g *group) answerLast(ctx context.Context) error {
 	s, ok := g.pop(g.ids[0], func(s *Share) bool { return s.Kind == ShareAsk && s.Finished && (s.Torn || !g.torn) })
 	if !ok {
@@ -68,7 +68,7 @@ func (g *group) answerLast(ctx context.Context) error {
 	return g.saved(ctx, g.t.Context(), s.WithoutData)
 }
 
-// saved sends the first learner the state from which this one continues.
+// saved sends the state from which this learner continues to the first one.
 func (g *group) saved(ctx context.Context, c *Online, withoutData bool) error {
 	var a nn.Archive
 	err := g.r.archive(&a, c, withoutData)
@@ -82,7 +82,7 @@ func (g *group) saved(ctx context.Context, c *Online, withoutData bool) error {
 	return g.send(ctx, &Share{Kind: ShareSaved, Own: own, Torn: g.torn}, g.ids[0])
 }
 
-// finish sends the first learner the state of this one at its end, as it may not be asked for it any
+// finish sends the state of this learner at its end to the first one, which may not ask for it any
 // more.
 func (g *group) finish(ctx context.Context, o task.Outcome) error {
 	if o.Kind == task.Failure || !g.member || g.leads() || !g.first.Saves {
@@ -95,7 +95,7 @@ func (g *group) finish(ctx context.Context, o task.Outcome) error {
 func learnerKey(node int) string { return fmt.Sprintf("rl/learner.%d", node) }
 
 // collect asks the other learners for their states and puts them into the archive of the first one. At
-// the end of the run, one that does not answer is left out.
+// the end of the run, it omits the state of a learner that does not answer.
 func (g *group) collect(ctx context.Context, a *nn.Archive, withoutData, ended bool) error {
 	if err := g.send(ctx, &Share{Kind: ShareAsk, WithoutData: withoutData, Finished: ended, Torn: g.torn}); err != nil {
 		return err
@@ -127,7 +127,7 @@ const passedKey = "rl/passed"
 
 // restore finds the states of the other learners in the archive of the first one.
 func (g *group) restore(a *nn.Archive) {
-	g.passed, _ = a.Number(passedKey) // one learner has saved none
+	g.passed, _ = a.Number(passedKey) // with one learner there is none
 	for _, id := range g.others() {
 		if s, err := a.State(learnerKey(id)); err == nil && len(s.Tensors) == 1 {
 			g.own[id] = s.Tensors[0].Bytes

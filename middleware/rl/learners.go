@@ -8,10 +8,10 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// LearnerRoles is the division of work in a job of that many nodes of which several learn: the first
-// ones learn, the next one evaluates, and the rest collect. If only one is left it does both. If none is
-// left, each learner collects in its own environments, and node 0 evaluates as well. A lone
-// node does everything. nodes may be 0 as for [Roles]. See [ExchangeConfig.Learners].
+// LearnerRoles returns the roles in a job of that many nodes with several learners: the first nodes
+// learn, the next one evaluates, and the rest collect. A single remaining node evaluates and collects.
+// If none remains, each learner collects in its own environments, and node 0 also evaluates. A lone node
+// has all roles. nodes may be 0 as for [Roles]. See [ExchangeConfig.Learners].
 func LearnerRoles(nodes, learners int) []task.Option {
 	if learners <= 1 {
 		return Roles(nodes)
@@ -35,7 +35,7 @@ func LearnerRoles(nodes, learners int) []task.Option {
 // Join is the message of one of several learners when it starts.
 type Join struct {
 	Run      uint64   // differs between starts of the learner
-	Learners int      // how many it expects
+	Learners int      // expected number of learners
 	Tensors  []string // names and shapes of all tensors that its policy saves
 }
 
@@ -47,7 +47,7 @@ type Share struct {
 
 	// Of ShareEnter.
 	Member bool // the sender was in a group before, and continues
-	Saves  bool // it makes checkpoints
+	Saves  bool // the sender makes checkpoints
 	// Of ShareCount: the results of the step for the sender.
 	EnvSteps int
 	Ended    int            // episodes
@@ -63,13 +63,13 @@ type Share struct {
 	Version uint64
 	// Of ShareState, ShareSaved and ShareAsk.
 	State       []byte // of the policy: an archive
-	Own         []byte // the state that the receiver or, of ShareSaved, the sender saves: an archive, or nothing
+	Own         []byte // the state that the receiver or, in ShareSaved, the sender saves: an archive, or empty
 	Counters    string
 	Best        *Best
 	WithoutData bool
 	Finished    bool // of ShareEnd and ShareAsk: the first learner has finished
 	Torn        bool // of ShareAsk and ShareSaved: the sender is in the middle of the updates of a step
-	// Of ShareStep: the data that the receiver has to learn from, or nil.
+	// Of ShareStep: the data that the receiver learns from, or nil.
 	Collected *Trajectory
 }
 
@@ -81,7 +81,7 @@ const (
 	ShareEnter     ShareKind = iota + 1 // the first of a group
 	ShareState                          // the state from which another learner continues
 	ShareCount                          // the step's counters, before its first update
-	ShareGradients                      // one of an update
+	ShareGradients                      // a gradient of an update
 	ShareDone                           // no more updates in this step
 	ShareAsk                            // the first learner makes a checkpoint
 	ShareSaved                          // the answer, and the state of a learner at its end
@@ -91,7 +91,7 @@ const (
 
 var shareKinds = [...]string{"nothing", "enter", "state", "count", "gradients", "done", "ask", "saved", "end", "step"}
 
-// String is the kind in lower case.
+// String returns the kind in lower case.
 func (k ShareKind) String() string { return shareKinds[min(int(k), len(shareKinds)-1)] }
 
 // The events between learners.

@@ -180,7 +180,7 @@ func distance(a, b policies.Policy) float64 {
 	return far
 }
 
-// TestLearnersWithUnequalNumbersOfUpdates do not wait for each other in vain, and end with equal
+// TestLearnersWithUnequalNumbersOfUpdates do not wait for missing batches, and end with equal
 // weights: a learner without a batch takes over the state of the others.
 func TestLearnersWithUnequalNumbersOfUpdates(t *testing.T) {
 	algorithm := algorithms["dqn"]
@@ -503,7 +503,7 @@ func TestLearnersInLockstepEndWithOneThatIsStartedAgain(t *testing.T) {
 	}
 }
 
-// TestLostLearnerEndsAJobThatDoesNotRecover, with its name.
+// TestLostLearnerEndsAJobThatDoesNotRecover, with an error that names the learner.
 func TestLostLearnerEndsAJobThatDoesNotRecover(t *testing.T) {
 	const nodes, learners = 4, 2
 	for victim := range learners {
@@ -532,9 +532,9 @@ func TestLostLearnerEndsAJobThatDoesNotRecover(t *testing.T) {
 	}
 }
 
-// TestLearnersGoOnWithARestartedOne, from the state of one that ran all the time, whichever crashes:
-// its weights are not those of its checkpoint. The collectors learn of the new group though no weights
-// are published for long.
+// TestLearnersGoOnWithARestartedOne, from the state of a learner that did not crash, whichever does:
+// its weights are not those of its checkpoint. The collectors are notified of the new group though no weights
+// are published for a long time.
 func TestLearnersGoOnWithARestartedOne(t *testing.T) {
 	const nodes, learners = 5, 2
 	for i := range 2 * learners {
@@ -594,16 +594,16 @@ func TestLearnersGoOnWithARestartedOne(t *testing.T) {
 				t.Fatal(err)
 			}
 			if begins < at {
-				t.Errorf("the learner crashed at update %d and goes on with %d", at, begins)
+				t.Errorf("the learner crashed at update %d and continues with %d", at, begins)
 			}
 			equalWeights(t, all[0], all[1])
 		})
 	}
 }
 
-// TestLearnersSayForWhomTheyWait: the log names a learner that has not begun, and one that is in a
+// TestLearnersLogTheirWait: the log names a learner that has not begun, and one that is in a
 // long step.
-func TestLearnersSayForWhomTheyWait(t *testing.T) {
+func TestLearnersLogTheirWait(t *testing.T) {
 	for _, c := range []struct {
 		want   string
 		second func(*member)
@@ -642,7 +642,7 @@ func TestLearnersSayForWhomTheyWait(t *testing.T) {
 	}
 }
 
-// TestLearnersThatDoNotFit end with one error that names both.
+// TestLearnersThatDoNotFit end with an error that names both.
 func TestLearnersThatDoNotFit(t *testing.T) {
 	wide := func(c *dqn.Config) { c.Hidden = []int{9} }
 	for _, c := range []struct {

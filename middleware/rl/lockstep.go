@@ -13,13 +13,12 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// leader is the exchange of the learner of nodes that go in lockstep.
+// leader is the exchange of the learner in lockstep.
 //
-// It publishes a Turn, in which every other node takes one step and sends one
-// trajectory with its state after it. When it has all of them, it takes its own step
-// and publishes the next Turn. So a checkpoint of its step holds the states of all
-// nodes at one moment. A node that is new to the run asks for its state and gets it
-// with the Turn.
+// It publishes a Turn, in which every other node takes one step and sends one trajectory with its
+// state after that step. When the leader has all of them, it takes its own step and publishes the
+// next Turn. So a checkpoint of its step holds the states of all nodes at one moment. A node that
+// is new to the run asks for its state and receives it with the Turn.
 type leader struct {
 	r     *Run
 	t     *task.Task[Online]
@@ -67,8 +66,7 @@ func (x *leader) step(ctx context.Context, c *Online, next task.Next) error {
 	return x.r.group.reenter(ctx, c, x.r.group.end(ctx, c))
 }
 
-// publish begins a turn of the others, or repeats it for those that asked for their
-// states.
+// publish begins a turn of the other nodes, or repeats it for those that asked for their states.
 func (x *leader) publish(ctx context.Context, c *Online) error {
 	turn, err := x.now(c)
 	if err != nil {
@@ -77,7 +75,7 @@ func (x *leader) publish(ctx context.Context, c *Online) error {
 	return emit(ctx, x.t, Turns, turn)
 }
 
-// now is the turn that the others are to take.
+// now returns the turn that the other nodes must take.
 func (x *leader) now(c *Online) (Turn, error) {
 	w, err := x.r.weights()
 	turn := Turn{
@@ -100,11 +98,11 @@ func (x *leader) gather(ctx context.Context, c *Online) error {
 		switch {
 		case a.tr.Asks:
 			x.asked[a.from] = true
-			delete(got, a.from) // it takes the turn again, and sees it only as long as no other follows
+			delete(got, a.from) // the node takes the turn again, and can receive it only while it is the newest
 			fault = x.publish(ctx, c)
 		case a.tr.Run == x.run && a.tr.Seq == x.turn+1:
 			got[a.from] = a
-		} // else it is of an earlier run of the learner, or was sent twice by a node that was restarted
+		} // else it belongs to an earlier run of the learner, or a restarted node has sent it twice
 		return fault != nil || len(got) == x.peers
 	})
 	if err != nil || fault != nil {
@@ -113,7 +111,7 @@ func (x *leader) gather(ctx context.Context, c *Online) error {
 	x.r.torn = true
 	var all []*Trajectory
 	for _, node := range slices.Sorted(maps.Keys(got)) {
-		a := got[node] // a copy, which stays
+		a := got[node] // a copy, which remains
 		if err := x.r.count(c, node, &a.tr); err != nil {
 			return err
 		}
@@ -134,14 +132,14 @@ func (x *leader) gather(ctx context.Context, c *Online) error {
 	return nil
 }
 
-// follower is the exchange of the other nodes that go in lockstep.
+// follower is the exchange of the other nodes in lockstep.
 type follower struct {
 	r      *Run
 	t      *task.Task[Online]
 	run    uint64 // of the learner that this node follows; 0: none yet
 	turn   uint64 // the newest turn that it has taken, plus 1
-	asked  uint64 // the run that it asked for its state
-	best   *Best  // the newest that was sent
+	asked  uint64 // the run in which it asked for its state
+	best   *Best  // the newest that was received
 	warned bool
 	fresh  chan struct{} // 1: a turn was received
 
@@ -185,13 +183,13 @@ func (x *follower) step(ctx context.Context, c *Online, next task.Next) error {
 	if err := x.deliver(ctx, c, turn); err != nil {
 		return err
 	}
-	// This step ends after the learner's, so that a node which ends the run by its
-	// number of steps does not cut the learner's short.
+	// This step ends after the learner's, so that a node that ends the run by its number of steps
+	// does not cut the learner's step short.
 	return x.wait(ctx, func(newest *Turn) bool { return newest.Run != x.run || newest.Number >= x.turn })
 }
 
-// await returns when there is a turn to take, and restores this node's state at the beginning of that
-// turn.
+// await waits for the next turn, and restores this node's state at the beginning of the turn if the
+// turn has it.
 func (x *follower) await(ctx context.Context, c *Online) (*Turn, error) {
 	var turn *Turn
 	var fault error
@@ -227,13 +225,13 @@ func (x *follower) await(ctx context.Context, c *Online) (*Turn, error) {
 	return turn, x.r.install(turn.Weights)
 }
 
-// ask has the learner repeat the turn with the state of this node.
+// ask makes the learner repeat the turn with the state of this node.
 func (x *follower) ask(ctx context.Context, turn *Turn) error {
 	return x.send(ctx, &Trajectory{Run: turn.Run, Asks: true})
 }
 
 // enter restores this node's state in the learner's checkpoint, or that of a new node if the learner
-// begins at 0: this node has been further than a learner that was restarted.
+// begins at 0: this node had been ahead of a restarted learner.
 func (x *follower) enter(c *Online, turn *Turn) error {
 	state := ""
 	if i := slices.Index(turn.Nodes, x.t.NodeID()); i >= 0 && i < len(turn.States) {
@@ -261,7 +259,7 @@ func (x *follower) wait(ctx context.Context, done func(*Turn) bool) error {
 	return waitFor(ctx, x.t, "the learner's next step", x.fresh, look)
 }
 
-// deliver sends the data of this node's turn, and its state after it.
+// deliver sends the data of this node's turn, and its state after the turn.
 func (x *follower) deliver(ctx context.Context, c *Online, turn *Turn) error {
 	tr := c.Collected
 	if tr == nil {

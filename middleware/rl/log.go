@@ -15,47 +15,47 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// LogConfig describes a log. A zero value writes nothing.
+// LogConfig describes a log. The zero value writes nothing.
 type LogConfig struct {
 	EverySteps   int       // env steps of the job between rows; 0 means 1,000
-	EveryUpdates int       // in their place, for an offline run; 0 means 1,000
+	EveryUpdates int       // the same in updates, for an offline run; 0 means 1,000
 	Terminal     io.Writer // a line for a terminal, or nil
-	// CSV is a file with all columns, a header first, such as progress.csv; "" writes none. Columns that
-	// appear late are empty in the rows before. A new run replaces an existing file; a resumed run
-	// continues it, without the rows of steps that it repeats. Apart from the columns of time, a lone run that was
-	// interrupted and continues bit for bit has the same rows as one that was not interrupted.
+	// CSV is a file with all columns, a header first, such as progress.csv; "" writes none. Columns that appear
+	// late are empty in earlier rows. A new run replaces an existing file; a resumed run continues it, without the
+	// rows of steps that it repeats. Apart from the columns of time, a lone run that is interrupted and continues
+	// bit for bit has the same rows as one without an interruption.
 	CSV string
-	// JSON is a file with one object a line, without values that are not known yet, such as
-	// metrics.jsonl; "" writes none. An existing file is treated as for CSV.
+	// JSON is a file with one object per line, without unknown values, such as metrics.jsonl; ""
+	// writes none. An existing file is treated as for CSV.
 	JSON string
 	// Evaluations is a file with one row for each episode of each evaluation, such as evaluations.csv,
-	// also of evaluations on another node; "" writes none. An existing file is treated as for CSV. Of one
-	// evaluation it has at most MaxScores episodes.
+	// including evaluations on another node; "" writes none. An existing file is treated as for CSV. It
+	// has at most MaxScores episodes of one evaluation.
 	Evaluations string
-	// TensorBoard is a folder for event files, such as tensorboard, with the columns of CSV; "" writes none. A run
-	// that is resumed writes a new file, with which readers drop the steps that are made again; any other
-	// run removes the event files that an earlier one wrote to the folder.
+	// TensorBoard is a folder for event files, such as tensorboard, with the columns of CSV; "" writes none. A
+	// resumed run writes a new file, from which readers recognise the repeated steps; any other run removes the
+	// event files that an earlier run wrote to the folder.
 	TensorBoard string
-	// HistogramEvery is how many rows there are from one set of histograms of the weights in the event file to the next;
-	// 0 writes none.
+	// HistogramEvery is the number of rows between two sets of histograms of the weights in the event file; 0 writes
+	// none.
 	HistogramEvery int
 	// HParams are the hyperparameters in TensorBoard's HPARAMS tab: texts, booleans and finite numbers by their names.
-	// nil: the run is not in that tab.
+	// If nil, the run is not in that tab.
 	HParams map[string]any
 	// Outcome is a file with the outcome of the run in JSON, such as outcome.json; "" writes none. It is
-	// missing while a run continues, and after one that was killed.
+	// missing while a run continues, and after a killed run.
 	Outcome string
 	// Clock gives the time; nil means time.Now.
 	Clock func() time.Time
-	// Untimed leaves out values that depend on time, so that the same numbers give the same files.
+	// Untimed omits values that depend on time, so that the same numbers give the same files.
 	Untimed bool
 }
 
-// window is how many of the newest episodes the rollout means are of.
+// window is the number of newest episodes in the rollout means.
 const window = 100
 
-// columns are those of every run, by the names of Stable-Baselines3. Those of the policy follow. In an
-// offline run, time/total_timesteps and time/fps count updates.
+// columns are the columns of every run, by the names of Stable-Baselines3. Those of the policy follow.
+// In an offline run, time/total_timesteps and time/fps count updates.
 var columns = []string{
 	"time/total_timesteps", "time/episodes", "time/time_elapsed", "time/fps",
 	"rollout/ep_rew_mean", "rollout/ep_len_mean", "rollout/policy_lag",
@@ -63,9 +63,9 @@ var columns = []string{
 	"eval/mean_reward", "eval/std_reward", "eval/mean_ep_length",
 }
 
-// Log writes a row of metrics every so many env steps, or updates of an offline run, after each
-// evaluation, and at the end of the run. It may stand anywhere after Exchange: it
-// looks at the step when that is over. Of several learners the first one writes.
+// Log writes a row of metrics at intervals of env steps, or of updates of an offline run, after
+// each evaluation, and at the end of the run. It may stand anywhere after Exchange: it reads the
+// results of a step after the step. Of several learners the first one writes.
 func (r *Run) Log(cfg LogConfig) task.Middleware[Online] {
 	if err := cfg.check(); err != nil {
 		panic("rl: " + err.Error())
@@ -159,8 +159,8 @@ func (l *logger) step(ctx context.Context, c *Online, next task.Next) error {
 	return l.settle(c)
 }
 
-// settle writes what the step has to write. A checkpoint calls it before the log itself does, so that the files have the
-// rows that the checkpoint knows.
+// settle writes the rows that are due after the step. A checkpoint calls it before the log itself does, so that the
+// files have the rows that the checkpoint counts.
 func (l *logger) settle(c *Online) error {
 	if !l.started {
 		return nil
@@ -199,7 +199,7 @@ func (l *logger) note(c *Online) {
 	}
 }
 
-// fill works out the columns that are known.
+// fill computes the known columns.
 func (l *logger) fill(c *Online) {
 	r := l.row
 	r["time/total_timesteps"], r["time/episodes"] = float64(l.r.clock(c)), float64(c.Episodes)
@@ -239,7 +239,7 @@ func (l *logger) fill(c *Online) {
 	}
 }
 
-// set takes over metrics of the policy.
+// set adds metrics of the policy to the row.
 func (l *logger) set(metrics []policies.Metric) {
 	for _, m := range metrics {
 		if !slices.Contains(l.columns, m.Name) {
@@ -255,8 +255,8 @@ func (l *logger) write(c *Online) error {
 	return l.failed(errors.Join(l.writeTerminal(), l.files.write(l.columns, l.row)))
 }
 
-// writeEnd writes a row at the end of the run. A run that continues later does not count it as one: it makes the rows that
-// would have come without the end.
+// writeEnd writes a row at the end of the run. A run that continues later does not count this row: it writes the rows that
+// it would have written without the end.
 func (l *logger) writeEnd(c *Online) error {
 	kept := *l
 	kept.trained.Metrics = slices.Clone(l.trained.Metrics)
@@ -271,7 +271,7 @@ func (l *logger) writeScores() error {
 	return l.failed(l.files.writeScores(l.r.takeScores()))
 }
 
-// writeTerminal writes the columns that fit in a line, of the policy's the first ones.
+// writeTerminal writes the columns that fit in a line, and the first ones of the policy.
 func (l *logger) writeTerminal() error {
 	if l.cfg.Terminal == nil {
 		return nil

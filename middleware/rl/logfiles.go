@@ -16,7 +16,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// scoreColumns are those of LogConfig.Evaluations.
+// scoreColumns are the columns of LogConfig.Evaluations.
 var scoreColumns = []string{stepsColumn, "evaluation", "episode", "env", "reward", "length", "version"}
 
 // logFiles are the files of a log, without the terminal.
@@ -28,11 +28,11 @@ type logFiles struct {
 	scores *table
 	events *tensorboard.Writer
 
-	evaluations int // rows of scores: the number of the newest
+	evaluations int // number of the newest evaluation
 	rows        int // of progress
 }
 
-// check reports all faults of a config.
+// check returns all faults of a config.
 func (c *LogConfig) check() error {
 	var faults []error
 	if c.EverySteps < 0 || c.EveryUpdates < 0 || c.HistogramEvery < 0 {
@@ -45,8 +45,7 @@ func (c *LogConfig) check() error {
 	return errors.Join(faults...)
 }
 
-// open begins the files, or continues existing ones.
-// The rows of a continued run end with that of clock last.
+// open creates the files, or continues existing ones, whose rows up to the clock last it keeps.
 func (f *logFiles) open(columns []string, last int) error {
 	upTo, first := -1, 0
 	if f.r.resumed {
@@ -80,8 +79,8 @@ func (f *logFiles) open(columns []string, last int) error {
 	return errors.Join(errs[:]...)
 }
 
-// openScores keeps the rows of the evaluations that the checkpoint knows. An evaluation at the checkpoint's own
-// clock may have been made after it, and is made again then.
+// openScores keeps the rows of the evaluations that the checkpoint counts. An evaluation at the checkpoint's
+// own clock may have been made after the checkpoint, and is then repeated.
 func (f *logFiles) openScores() (err error) {
 	upTo := -1
 	if f.r.resumed && f.r.known.Episodes > 0 {
@@ -103,7 +102,7 @@ func (f *logFiles) openScores() (err error) {
 	return nil
 }
 
-// clockOf is the clock of the job when an evaluation was made.
+// clockOf returns the clock of the job at an evaluation.
 func (r *Run) clockOf(e *Evaluation) int {
 	if r.offline {
 		return int(e.Version)
@@ -207,7 +206,7 @@ func (f *logFiles) close(c *Online, o task.Outcome) error {
 	return errors.Join(err, err1)
 }
 
-// cloned is cfg, whose maps the caller may change.
+// cloned returns a copy of c, in which the caller may change the maps.
 func (c LogConfig) cloned() LogConfig {
 	c.HParams = maps.Clone(c.HParams)
 	return c

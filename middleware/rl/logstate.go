@@ -13,8 +13,8 @@ import (
 // logKey is the state of Log in an archive.
 const logKey = "rl/log"
 
-// logState is what a log has to remember so that the rows of a resumed run are those of a run that was never
-// interrupted.
+// logState is the state of a log from which a resumed run writes the same rows as a run without an
+// interruption.
 type logState struct {
 	At       int            `json:"at"`       // the clock when it was saved
 	Last     int            `json:"last"`     // the clock of the last row
@@ -43,7 +43,7 @@ type metric struct {
 	Value float  `json:"value"`
 }
 
-// float is a number that JSON can hold: NaN and the infinities are texts.
+// float is a number that JSON can hold: NaN and the infinities are strings.
 type float float64
 
 func (n float) MarshalJSON() ([]byte, error) {
@@ -63,10 +63,10 @@ func (n *float) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// timeColumns are not in a state: they begin again in each process.
+// timeColumns are not saved: each process begins them again.
 var timeColumns = []string{"time/time_elapsed", "time/fps"}
 
-// state returns what a checkpoint keeps of the log.
+// state returns the state of the log for a checkpoint.
 func (l *logger) state(c *Online) (string, error) {
 	s := logState{
 		At: l.r.clock(c), Last: l.last, Eval: l.eval, Rows: l.files.rows, Episodes: l.episodes,
@@ -85,8 +85,8 @@ func (l *logger) state(c *Online) (string, error) {
 	return string(text), err
 }
 
-// restore takes over a state, unless the run does not continue from there: a learner that was started again takes over the
-// newer state of another one, and the rows up to that are in the files. The infos of other names are left out.
+// restore restores a state, unless the run continues from another one: a restarted learner takes over the newer state of
+// another learner, and the files have the rows up to that. It omits infos with other names.
 func (l *logger) restore(text string) error {
 	var s logState
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -117,7 +117,7 @@ func (l *logger) restore(text string) error {
 	return nil
 }
 
-// saved returns metrics for a state, and restored those of a state.
+// saved returns metrics for a state, and restored returns the metrics of a state.
 func saved(metrics []policies.Metric) (out []metric) {
 	for _, m := range metrics {
 		out = append(out, metric{m.Name, float(m.Value)})

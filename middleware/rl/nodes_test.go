@@ -33,7 +33,7 @@ func nodesOf(n int) (nodes []*parallel.Node, release func() error) {
 	return nodes, func() error { close(over); return <-ended }
 }
 
-// crash makes a node vanish: no message that its task sends from now on is received.
+// crash disconnects a node: no message that its task sends from now on is received.
 func crash(t *testing.T, node task.Node) {
 	t.Helper()
 	if err := node.Bus().Close(); err != nil {

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// clock is the measure for evaluations, rows of the log and schedules: the env steps of the job or, in
-// an offline run, which has none, the updates.
+// clock returns the unit of evaluations, rows of the log and schedules: the env steps of the job or,
+// in an offline run, which has none, the updates.
 func (r *Run) clock(c *Online) int {
 	if r.offline {
 		return c.Updates
@@ -15,7 +15,7 @@ func (r *Run) clock(c *Online) int {
 	return c.EnvSteps
 }
 
-// now is the clock in words.
+// now returns the clock in words.
 func (r *Run) now(c *Online) string {
 	if r.offline {
 		return fmt.Sprintf("update %d", c.Updates)
@@ -23,8 +23,8 @@ func (r *Run) now(c *Online) string {
 	return fmt.Sprintf("env step %d", c.EnvSteps)
 }
 
-// every is an interval in env steps or, in an offline run, updates; 0 means 1,000. The one of the
-// other unit must be 0.
+// every returns an interval in env steps or, in an offline run, updates; 0 means 1,000. The
+// interval in the other unit must be 0.
 func (r *Run) every(what string, envSteps, updates int) (int, error) {
 	switch {
 	case r.offline && envSteps > 0:
@@ -35,7 +35,7 @@ func (r *Run) every(what string, envSteps, updates int) (int, error) {
 	return cmp.Or(max(envSteps, updates), 1000), nil
 }
 
-// announce logs once the source of an offline run.
+// announce logs the source of an offline run, once.
 func (l *learn) announce() {
 	d, ok := l.source.(interface {
 		Len() int
@@ -47,8 +47,8 @@ func (l *learn) announce() {
 	}
 }
 
-// checkOffline reports an offline run that would never end, or in a job of several nodes, where the
-// learner would wait for collectors.
+// checkOffline returns an error for an offline run that would never end, and for one with several
+// nodes, in which the learner would wait for collectors.
 func (r *Run) checkOffline() error {
 	if n := r.stop.EnvSteps; r.offline && n > 0 {
 		return r.onNode(fmt.Errorf("stop config: EnvSteps is %d, but an offline run takes no env steps: set Updates", n))

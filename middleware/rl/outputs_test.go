@@ -99,10 +99,10 @@ func learner(dir string, resume bool, more func(*rl.Run) []task.Middleware[rl.On
 	return tk
 }
 
-// TestP4ResumedRunDoublesNoRow kills a run, as it were, a while after each of some checkpoints: the
-// rows that it has written after the checkpoint are in the files, and the run that continues makes
+// TestP4ResumedRunRepeatsNoRow stops a run some steps after each of several checkpoints, as a kill would: the
+// rows that it has written after the checkpoint are in the files, and the resumed run writes
 // the same rows again.
-func TestP4ResumedRunDoublesNoRow(t *testing.T) {
+func TestP4ResumedRunRepeatsNoRow(t *testing.T) {
 	const steps, first = 90, 10 // the first update is in step 10
 	straight := t.TempDir()
 	if err := learner(straight, false, nil).Run(t.Context(), task.MaxSteps(steps)); err != nil {
@@ -297,8 +297,8 @@ func TestLogConfigsThatContradictThemselvesPanic(t *testing.T) {
 	runOf(task.New[rl.Online](quiet{task.Alone()}), tiny(1), "").Log(rl.LogConfig{EverySteps: -1, HistogramEvery: 5})
 }
 
-// TestAFailedRunSaysSo: the outcome has the failure, and is missing while a run continues.
-func TestAFailedRunSaysSo(t *testing.T) {
+// TestOutcomeOfAFailedRun: the outcome file has the failure, and is missing while a run continues.
+func TestOutcomeOfAFailedRun(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "outcome.json")
 	if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// paced is the exchange of nodes that continue at their own pace.
+// paced is the exchange of nodes that do not work in lockstep.
 type paced struct {
 	r                *Run
 	t                *task.Task[Online]
@@ -28,7 +28,7 @@ type paced struct {
 	told             uint64         // key of the newest counters that were sent to all nodes; 0: none
 	reported         Evaluation     // the newest that was sent
 	praised          *Best          // the newest best that was sent
-	warned           bool           // that there is no learner
+	warned           bool           // the log has a warning that there is no learner
 	changed, renewed chan struct{}  // 1: progress was received; weights were received
 
 	mu      sync.Mutex
@@ -37,7 +37,7 @@ type paced struct {
 	heard   Progress
 	weights *nn.State
 	eval    *Evaluation
-	scores  []Scores // that the step has not taken over; at most maxUnlogged
+	scores  []Scores // those that the step has not processed; at most maxUnlogged
 	newBest *Best
 }
 
@@ -76,7 +76,7 @@ func (x *paced) hearProgress(_ context.Context, p Progress) error {
 	}
 	x.mu.Lock()
 	if x.heard.Run != 0 && x.heard.Run != p.Run {
-		x.base = x.sent // the learner was restarted and will not take those
+		x.base = x.sent // the restarted learner will not take those
 	}
 	x.heard = p
 	x.mu.Unlock()
@@ -122,7 +122,7 @@ func (x *paced) step(ctx context.Context, c *Online, next task.Next) error {
 	if err := x.install(ctx); err != nil {
 		return err
 	}
-	x.hear(c) // after a wait for weights: the counters of these, not of those before
+	x.hear(c) // after a wait for weights: the counters that belong to these weights
 	c.PolicyVersion = x.r.policy.Version()
 	if !x.learns {
 		x.t.ReportLag(float64(lag(uint64(c.Updates), c.PolicyVersion)))
@@ -137,8 +137,8 @@ func (x *paced) step(ctx context.Context, c *Online, next task.Next) error {
 	return x.group.reenter(ctx, c, x.group.end(ctx, c))
 }
 
-// begin publishes the first weights of the learner, or of a new group of learners. The others send nothing before
-// they have received them: data that they sent to a learner that has ended does not count.
+// begin publishes the first weights of the learner, or of a new group of learners. The other nodes send nothing
+// before they have received them: data that they sent to a learner that has ended does not count.
 func (x *paced) begin(ctx context.Context, c *Online) error {
 	if !x.known() {
 		return x.publish(ctx, c)
@@ -151,7 +151,7 @@ func (x *paced) begin(ctx context.Context, c *Online) error {
 func (x *paced) known() bool { return !x.r.leads() || x.told == x.key() }
 
 // publish sends weights and counters to all nodes. The weights come first: a collector that waits for
-// the counters then acts with them.
+// the counters then acts with the new weights.
 func (x *paced) publish(ctx context.Context, c *Online) error {
 	s, err := x.r.weights()
 	if err != nil {
@@ -166,12 +166,12 @@ func (x *paced) publish(ctx context.Context, c *Online) error {
 	return emit(ctx, x.t, Progressed, x.report(c))
 }
 
-// tell sends counters to the collectors that may wait for them: to each after every Ahead/2 trajectories, so that
-// a waiting collector continues before the learner has taken all that it has sent. Each message wakes a
-// process, and the credit that it returns wakes this one: counters for which no node waits are sent with the next weights.
+// tell sends counters to the collectors that may wait for them: to each after every Ahead/2 trajectories, so that a
+// waiting collector continues before the learner has taken all of its trajectories. Each message wakes a process, and the
+// credit that it returns wakes this one: counters that no node waits for are sent with the next weights.
 //
-// With several learners, a collector gets a message for each trajectory. A step takes one for every learner, and after a
-// restart the learners have unequal numbers of them, so that one may have none while others have many.
+// With several learners, a collector receives a message for each trajectory. A step takes one for every learner, and
+// after a restart the learners have unequal numbers of trajectories, so that one may have none while others have many.
 func (x *paced) tell(ctx context.Context, c *Online) error {
 	every := Ahead / 2
 	if x.group != nil {
@@ -189,7 +189,7 @@ func (x *paced) tell(ctx context.Context, c *Online) error {
 	return nil
 }
 
-// hear takes over the messages received since the last step.
+// hear processes the messages received since the last step.
 func (x *paced) hear(c *Online) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -205,7 +205,8 @@ func (x *paced) hear(c *Online) {
 		x.r.heard(s)
 	}
 	x.scores = nil
-	// An evaluator that was restarted, or serves a resumed learner, does not know the earlier best.
+	// An evaluator that was restarted, or evaluates for a resumed learner, does not have the
+	// earlier best.
 	if x.newBest != nil && !c.Best.better(x.newBest) {
 		c.Best = x.newBest
 	}
@@ -235,7 +236,7 @@ func (x *paced) receive(ctx context.Context, c *Online) error {
 	default:
 	}
 	if x.collects {
-		return nil // it has its own
+		return nil // it has its own data
 	}
 	const what = "transitions of the collectors"
 	if x.group == nil {
@@ -280,8 +281,8 @@ func (x *paced) awaitRoom(ctx context.Context) error {
 	return waitFor(ctx, x.t, "the learner to take what was sent", x.changed, func(struct{}) bool { return x.room() })
 }
 
-// room reports whether there is a learner and it has taken enough of the trajectories. A number that
-// was not sent yet was taken from an earlier run of this node.
+// room reports whether there is a learner that has taken enough of the trajectories. A number that
+// this node has not yet sent was taken from an earlier run of this node.
 func (x *paced) room() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -341,7 +342,7 @@ func (x *paced) send(ctx context.Context, c *Online) error {
 		return nil
 	}
 	unsent := x.r.takeUnsent()
-	if !c.Eval.Equal(&x.reported) && len(unsent) == 0 { // that of the checkpoint
+	if !c.Eval.Equal(&x.reported) && len(unsent) == 0 { // the evaluation of the checkpoint
 		unsent = append(unsent, Scores{Evaluation: c.Eval})
 	}
 	x.reported = c.Eval
@@ -357,7 +358,7 @@ func (x *paced) send(ctx context.Context, c *Online) error {
 	return nil
 }
 
-// learners are those to which the collectors send in turn.
+// learners returns the ids of the learners to which the collectors send in turn.
 func (x *paced) learners() []int {
 	if x.group == nil {
 		return nil
@@ -378,8 +379,8 @@ func (x *paced) deliver(ctx context.Context, tr *Trajectory) error {
 	return Transitions.Emit(ctx, x.t, *tr, task.OnlyRemote(), task.To(Learner))
 }
 
-// key differs between starts of the learner, or of any of several: data that was sent to a learner of another group
-// no longer counts.
+// key differs between starts of the learner, or of any of several learners: data that was sent to a learner of
+// another group does not count.
 func (x *paced) key() uint64 {
 	if x.group != nil {
 		return x.group.key

@@ -19,7 +19,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// pair is a learner that stops in its first step until it is let go, and a
+// pair is a learner whose first step waits until the test releases it, and a
 // collector whose log can be read.
 type pair struct {
 	learner, collector *task.Task[rl.Online]
@@ -48,7 +48,7 @@ func newPair() *pair {
 	return p
 }
 
-// settle returns when the nodes have met, who dial again a little later if the
+// settle returns when the nodes are connected, which dial again a little later if the
 // other is not there yet, and all wait.
 func settle() {
 	<-time.After(time.Second)
@@ -185,7 +185,7 @@ func both(t *testing.T, nodes []*parallel.Node, newTask func(task.Node) *task.Ta
 	wg.Wait()
 }
 
-// A message that no learner sends ends the collector with an error.
+// A malformed message ends the collector with an error.
 func TestCollectorRefusesMalformedProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair()
@@ -209,9 +209,9 @@ func TestCollectorRefusesMalformedProgress(t *testing.T) {
 	})
 }
 
-// TestLearnerTellsOnlyNodesThatNeedIt: a message to a node wakes its process. A collector learns of every second
+// TestLearnerSendsProgressOnlyToNodesThatNeedIt: a message to a node wakes its process. A collector is notified of every second
 // its own trajectory, and all nodes when weights are published and at the end.
-func TestLearnerTellsOnlyNodesThatNeedIt(t *testing.T) {
+func TestLearnerSendsProgressOnlyToNodesThatNeedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, release := nodesOf(4)
 		roles := task.ByID(rl.Learner, rl.Evaluator, rl.Collector)
@@ -245,7 +245,7 @@ func TestLearnerTellsOnlyNodesThatNeedIt(t *testing.T) {
 			synctest.Wait()
 			for i, n := range want {
 				if len(heard[i+1]) != n {
-					t.Errorf("%s: node %d has heard %d times of progress, want %d", what, i+1, len(heard[i+1]), n)
+					t.Errorf("%s: node %d has received progress %d times, want %d", what, i+1, len(heard[i+1]), n)
 				}
 			}
 		}
@@ -256,7 +256,7 @@ func TestLearnerTellsOnlyNodesThatNeedIt(t *testing.T) {
 		}
 		// Ten each, or one more and one less.
 		if n := sum(); n < 2+9 || n > 2+10 {
-			t.Errorf("the collectors have heard %d times of progress after 20 trajectories, want 12 or one less", n)
+			t.Errorf("the collectors have received progress %d times after 20 trajectories, want 11 or 12", n)
 		}
 		before := sum()
 		step("with new weights", func() {
@@ -265,10 +265,10 @@ func TestLearnerTellsOnlyNodesThatNeedIt(t *testing.T) {
 			}
 		}, 2)
 		if n := sum(); n != before+2 {
-			t.Errorf("the collectors have heard %d times of progress with new weights, want once each", n-before)
+			t.Errorf("the collectors have received progress %d times with new weights, want once each", n-before)
 		}
 		if p := heard[1][1]; p.EnvSteps != 21 {
-			t.Errorf("with the weights, the evaluator heard of %d env steps, want 21", p.EnvSteps)
+			t.Errorf("with the weights, the evaluator received %d env steps, want 21", p.EnvSteps)
 		}
 		step("at the end", func() { learner.tk.Finish("enough") }, 3)
 		wg.Wait()
@@ -278,7 +278,7 @@ func TestLearnerTellsOnlyNodesThatNeedIt(t *testing.T) {
 	})
 }
 
-// TestCollectorsGoOnWithoutNewWeights: they learn how much was taken though nothing is published.
+// TestCollectorsGoOnWithoutNewWeights: they receive the number of taken trajectories though nothing is published.
 func TestCollectorsGoOnWithoutNewWeights(t *testing.T) {
 	for _, collectors := range []int{1, 2, 8} {
 		t.Run(fmt.Sprint(collectors), func(t *testing.T) {

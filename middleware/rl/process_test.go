@@ -199,7 +199,7 @@ func (l *launcher) result(t *testing.T, r *running, err error) string {
 	return string(text)
 }
 
-// straight is the result of a run that nothing interrupts.
+// straight returns the result of a run without an interruption.
 func (l *launcher) straight(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	l.dir = t.TempDir()
@@ -231,7 +231,7 @@ func eachAlgorithm(t *testing.T, l *launcher) {
 	l.leavesNothing(t)
 }
 
-// leavesNothing waits until no process of the jobs runs: a watcher outlives its launcher.
+// leavesNothing waits until no process of the jobs runs: a watcher runs longer than its launcher.
 func (l *launcher) leavesNothing(t *testing.T) {
 	t.Helper()
 	if left := leak.Await(l.watch.Left, 5*time.Second); len(left) > 0 {
@@ -309,7 +309,7 @@ func recoveringJob(t *testing.T, l *launcher) {
 	l.leavesNothing(t)
 }
 
-// resumeWithoutACheckpoint: a wrong --dir is no reason to begin at 0. A node
+// resumeWithoutACheckpoint: a run with a wrong --dir does not begin at 0. A node
 // that is restarted before its first checkpoint begins there, and logs it.
 func resumeWithoutACheckpoint(t *testing.T, l *launcher) {
 	l.workers, l.updates, l.rarely = 1, 5000, true

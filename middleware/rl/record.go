@@ -17,16 +17,16 @@ import (
 
 // RecordConfig describes the dataset files of a run. The zero value works in a run with a folder.
 type RecordConfig struct {
-	Dir string // of the files; "" means the folder "data" in Config.Dir. It is made if it is missing
-	// Rows is the number of rows of a file; 0 means 100,000, or fewer where that would be more than
-	// 256 MiB. Twice a file's size more is in memory while it is written.
+	Dir string // of the files; "" means the folder "data" in Config.Dir. A missing folder is created
+	// Rows is the number of rows of a file; 0 means 100,000, or fewer if that would be more than
+	// 256 MiB. Writing a file takes twice its size in memory.
 	Rows int
 	// Policy names the policy that chose the actions, for data.DatasetInfo; "" means the type of the
 	// policy, such as dqn.DQN.
 	Policy string
 }
 
-// The names of the files of Record, and their greatest size unless Rows says otherwise.
+// The names of the files of Record, and their maximum size unless Rows is set.
 const (
 	recordName  = "part-%06d" + data.DatasetExt
 	recordGlob  = "part-[0-9]*" + data.DatasetExt
@@ -35,14 +35,14 @@ const (
 
 // Record writes the collected data to dataset files part-000001.safetensors, part-000002.safetensors
 // and so on, for offline learning from a [data.Dataset]. Their columns are those that the policy
-// learns from. It does so on the learner, with the data of all collectors; a run without Learn just
-// records. It stands between Collect and Checkpoint.
+// learns from. The learner writes them, with the data of all collectors; a run without Learn only
+// records. Record comes between Collect and Checkpoint.
 //
-// A file is written when it has all its rows, at each checkpoint, and at the end of the run however
-// that comes: a run that is killed loses the rows since then, and no file is ever half written. A run
-// that is resumed continues where its checkpoint was, and removes the rows behind that, which it
-// collects again: so a lone run that was interrupted leaves the same files as one that was not. Files
-// of another run in the folder are an error.
+// A file is written when it has all its rows, at each checkpoint, and at the end of the run, even
+// after an error: a killed run loses the rows since then, and no file is ever half written. A resumed
+// run continues at its checkpoint, and removes later rows, which it collects again: so a lone run
+// that was interrupted has the same files as one that was not. Files of another run in the folder are
+// an error.
 func (r *Run) Record(cfg RecordConfig) task.Middleware[Online] {
 	if cfg.Rows < 0 {
 		panic(fmt.Sprintf("rl: record config: Rows %d must not be negative", cfg.Rows))
@@ -82,14 +82,14 @@ type record struct {
 	r       *Run
 	cfg     RecordConfig
 	joined  bool
-	rows    policies.Batch // of the present file
-	written int            // of those
+	rows    policies.Batch // of the current file
+	written int            // number of those already written
 	at      recordState
 }
 
 // recordState is the state of a record.
 type recordState struct {
-	File     int // number of the present file, from 1
+	File     int // number of the current file, from 1
 	Rows     int // in it
 	Episodes int // that ended in it
 	Sum      float64
@@ -116,7 +116,7 @@ func (k *record) failed(err error) error {
 	return k.r.onNode(fmt.Errorf("record: %w", err))
 }
 
-// add takes the data of a step. Episodes count in the file in which the step's rows begin.
+// add appends the data of a step. Episodes count in the file in which the step's rows begin.
 func (k *record) add(tr *Trajectory) error {
 	b := &tr.Batch
 	if err := errors.Join(b.Check(k.r.columns...), b.CheckFinite()); err != nil {
@@ -151,7 +151,7 @@ func (k *record) path(file int) string {
 	return filepath.Join(k.cfg.Dir, fmt.Sprintf(recordName, file))
 }
 
-// flush writes the rows of the present file, if there are new ones.
+// flush writes the rows of the current file, if there are new ones.
 func (k *record) flush() error {
 	if k.rows.N == k.written {
 		return nil
@@ -170,8 +170,8 @@ func (k *record) flush() error {
 	return nil
 }
 
-// fresh begins the first file. It removes files of a start of this run that ended before its first
-// checkpoint.
+// fresh begins the first file. It removes the files of an earlier start of this run that ended
+// before its first checkpoint.
 func (k *record) fresh(*Online) error {
 	k.begin(1)
 	if err := k.makeFolder(); err != nil {
@@ -188,7 +188,7 @@ func (k *record) fresh(*Online) error {
 	return k.failed(k.remove(files))
 }
 
-// makeFolder makes the folder, and removes the half-written files of a process that was killed.
+// makeFolder creates the folder, and removes the half-written files of a killed process.
 func (k *record) makeFolder() error {
 	if err := makeFolder(k.cfg.Dir); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (k *record) makeFolder() error {
 	return err
 }
 
-// files are the dataset files in the folder.
+// files returns the dataset files in the folder.
 func (k *record) files() ([]string, error) {
 	return filepath.Glob(filepath.Join(k.cfg.Dir, recordGlob))
 }
@@ -217,13 +217,13 @@ func (k *record) remove(files []string) error {
 	return errors.Join(faults...)
 }
 
-// state writes the pending rows, so that the files have all that the checkpoint counts.
+// state writes the pending rows, so that the files have all rows that the checkpoint counts.
 func (k *record) state() (any, error) {
 	k.at.Rows = k.rows.N
 	return k.at, k.flush()
 }
 
-// resume continues with the files as they were at state.
+// resume continues with the files of the state.
 func (k *record) resume(text []byte) error {
 	var s recordState
 	if err := json.Unmarshal(text, &s); err != nil { //nolint:musttag // written and read back by the fields' own names
@@ -256,7 +256,7 @@ func (k *record) resume(text []byte) error {
 	return k.removeBehind(s)
 }
 
-// removeBehind removes the files with rows that are collected again.
+// removeBehind removes the files whose rows are collected again.
 func (k *record) removeBehind(s recordState) error {
 	files, err := k.files()
 	if err != nil {

@@ -38,8 +38,8 @@ func (s *spy) Save(*nn.Archive) error              { return nil }
 func (s *spy) Restore(*nn.Archive) error           { return nil }
 func column(b *policies.Batch, name string) string { return fmt.Sprint(b.Floats(name)) }
 
-// TestRecordWritesWhatIsCollected, in files of that many rows, the last of which has the rest.
-func TestRecordWritesWhatIsCollected(t *testing.T) {
+// TestRecordWritesTheCollectedRows, in files of that many rows, the last of which has the rest.
+func TestRecordWritesTheCollectedRows(t *testing.T) {
 	dir := t.TempDir()
 	tk, all := task.New[rl.Online](quiet{task.Alone()}), new(spy)
 	r := runOf(tk, tiny(7), dir)
@@ -169,9 +169,9 @@ func TestP4InterruptedRunLeavesTheSameFiles(t *testing.T) {
 	}
 }
 
-// TestP4KilledRunLosesNothingBehindItsCheckpoint: the folder is copied in the middle of the run, as a kill would
+// TestP4KilledRunKeepsTheRowsOfItsCheckpoint: the folder is copied in the middle of the run, as a kill would
 // leave it.
-func TestP4KilledRunLosesNothingBehindItsCheckpoint(t *testing.T) {
+func TestP4KilledRunKeepsTheRowsOfItsCheckpoint(t *testing.T) {
 	straight, dir, killed := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "killed")
 	if err := recording(t, rl.Config{Dir: straight}, 120, 0, quiet{task.Alone()}); err != nil {
 		t.Fatal(err)
@@ -197,8 +197,8 @@ func TestP4KilledRunLosesNothingBehindItsCheckpoint(t *testing.T) {
 	}
 }
 
-// TestResumedRecordHasWhatTheCheckpointCounts, before it collects anything.
-func TestResumedRecordHasWhatTheCheckpointCounts(t *testing.T) {
+// TestResumedRecordHasTheRowsOfTheCheckpoint, before it collects anything.
+func TestResumedRecordHasTheRowsOfTheCheckpoint(t *testing.T) {
 	for failIn, want := range map[int]struct{ files, rows int }{53: {3, 98}, 48: {2, 68}} {
 		dir := t.TempDir()
 		if err := recording(t, rl.Config{Dir: dir}, failIn, failIn, quiet{task.Alone()}); !errors.Is(err, errBroken) {

@@ -17,14 +17,14 @@ import (
 // ErrNoCheckpoint is wrapped by the error of a run that must be resumed and has no checkpoint.
 var ErrNoCheckpoint = errors.New("there is no checkpoint")
 
-// takeUp takes over what Checkpoint has saved, if the run is to be resumed: the counters, the best
-// weights, the policy, what it learns from and, when their middleware takes its first step,
-// environments and random numbers. It logs what the run continues from, or that there is nothing.
+// takeUp restores the checkpoint, if the run is to be resumed: the counters, the best weights, the
+// policy, its data and, when their middleware takes its first step, environments and random
+// numbers. It logs the checkpoint that the run continues from, or that there is none.
 //
-// A lone node then continues bit for bit as if it had not been interrupted, if what it learns from was
-// saved too and the environments are envs.Snapshotter; those that are not begin new episodes. In
-// lockstep it is the same for all nodes of a job of as many: they get their states from the
-// learner. At their own pace, collectors and the evaluator begin new episodes.
+// A lone node then continues bit for bit as if it had not been interrupted, if its data was saved too
+// and the environments are envs.Snapshotter; other environments begin new episodes. In lockstep the
+// same holds for all nodes of a job with as many nodes: they receive their states from the learner.
+// Without lockstep, collectors and the evaluator begin new episodes.
 func (r *Run) takeUp(c *Online) error {
 	if !r.cfg.Resume && !r.cfg.MustResume || !r.t.Has(Learner) {
 		return nil
@@ -49,7 +49,7 @@ func (r *Run) takeUp(c *Online) error {
 	return nil
 }
 
-// takeOver restores the state of the run when a was saved.
+// takeOver restores the state of the run from a.
 func (r *Run) takeOver(c *Online, a *nn.Archive) error {
 	if err := r.policy.Restore(a); err != nil {
 		return err
@@ -118,7 +118,7 @@ func LoadBest(dir string) (*Best, error) {
 	return b, nil
 }
 
-// bestOf is the Best that putBest has written.
+// bestOf returns the Best that putBest has written.
 func bestOf(a *nn.Archive) (*Best, error) {
 	var text bestText
 	if err := json.Unmarshal([]byte(a.Meta[evaluationKey]), &text); err != nil {
@@ -131,13 +131,14 @@ func bestOf(a *nn.Archive) (*Best, error) {
 	return &Best{Evaluation: text.Evaluation, Weights: weights, Reached: text.Reached}, nil
 }
 
-// LoadPolicy makes policy, which is like the one that Checkpoint saved to dir, what that was at its last
-// checkpoint. Without such a file the error wraps fs.ErrNotExist.
+// LoadPolicy restores policy, which must be like the one that Checkpoint saved to dir, as it was at the
+// last checkpoint. Without such a file the error wraps fs.ErrNotExist.
 func LoadPolicy(dir string, policy policies.Policy) error {
 	return loadPolicy(filepath.Join(dir, CheckpointFile), policy)
 }
 
-// KeptFile is the path of the checkpoint after that many updates that CheckpointConfig.Keep keeps in dir.
+// KeptFile returns the path of the checkpoint after that many updates that CheckpointConfig.Keep keeps in
+// dir.
 func KeptFile(dir string, updates int) string {
 	return filepath.Join(dir, strings.Replace(keptPattern, "*", fmt.Sprintf("%09d", updates), 1))
 }

@@ -36,8 +36,8 @@ func savingTrainer(node task.Node, dir string, cfg rl.CheckpointConfig) *trainer
 	return r
 }
 
-// TestResumeLogsWhatItGoesOnFrom, or that there is nothing, and why that is right.
-func TestResumeLogsWhatItGoesOnFrom(t *testing.T) {
+// TestResumeLogsItsCheckpoint, or that there is none, and the reason.
+func TestResumeLogsItsCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	trainer := func(resume, must bool) (*trainer, *bytes.Buffer) {
 		node, log := logging()
@@ -153,8 +153,8 @@ func TestCheckpointKeepsOlderOnes(t *testing.T) {
 	}
 }
 
-// TestFailedRunKeepsTheLastGoodCheckpoint: what a run has when it fails may be what it
-// failed of.
+// TestFailedRunKeepsTheLastGoodCheckpoint: the state of a run when it fails may be the
+// cause of the failure.
 func TestFailedRunKeepsTheLastGoodCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	r := savingTrainer(quiet{task.Alone()}, dir, rl.CheckpointConfig{EveryUpdates: 10, Every: -1})
@@ -257,7 +257,7 @@ func (c cutter) Act(a *policies.Act) error {
 	return c.DQN.Act(a)
 }
 
-// evaluated is a task whose evaluations and best weights are as the test says.
+// evaluated runs a task with the given mean returns, and returns its best weights.
 func evaluated(t *testing.T, dir string, resume bool, means ...float64) *rl.Best {
 	t.Helper()
 	r := newTrainerOn(quiet{task.Alone()}, rl.Config{Seed: 1, Dir: dir, MustResume: resume}, walks(envs.SameStep, &walk{length: 5}))
@@ -277,8 +277,8 @@ func evaluated(t *testing.T, dir string, resume bool, means ...float64) *rl.Best
 	return best
 }
 
-// TestResumedRunKeepsABetterBest: the best that was found after the checkpoint stays in
-// its file until it is beaten.
+// TestResumedRunKeepsABetterBest: the best evaluation after the checkpoint stays in
+// its file until there is a better one.
 func TestResumedRunKeepsABetterBest(t *testing.T) {
 	dir := t.TempDir()
 	evaluated(t, dir, false, 3)
@@ -299,7 +299,7 @@ func TestResumedRunKeepsABetterBest(t *testing.T) {
 	if best := evaluated(t, dir, true, 4, 10, 11); best.Mean != 11 {
 		t.Errorf("best %v, want 11", best.Mean)
 	}
-	// A run that is not resumed has a best that is none of the old one's.
+	// A run that is not resumed does not keep the best of the old run.
 	if best := evaluated(t, dir, false, 2); best.Mean != 2 {
 		t.Errorf("best %v, want 2", best.Mean)
 	}
@@ -365,7 +365,7 @@ type unsaved struct{ *dqn.DQN }
 
 func (unsaved) Save(*nn.Archive) error { return errors.New("out of ink") }
 
-func TestCheckpointReportsWhatItCouldNotSave(t *testing.T) {
+func TestCheckpointReportsAPolicyThatCannotBeSaved(t *testing.T) {
 	dir, q := t.TempDir(), tiny(1)
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	run := rl.New(tk, unsaved{q}, rl.Config{Dir: dir})

@@ -67,7 +67,7 @@ type quiet struct{ task.Node }
 
 func (quiet) Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// observed is a node that can be asked how its task is doing.
+// observed is a node whose report of its task can be read.
 type observed struct {
 	task.Node
 	snapshot func() task.Snapshot
@@ -271,7 +271,7 @@ func TestStopAtEndsWithTheEvaluatedWeights(t *testing.T) {
 		t.Errorf("outcome %+v", o)
 	}
 	if c.Best == nil || c.Best.Version != q.Version() || fmt.Sprint(c.Best.Weights) != fmt.Sprint(q.Weights()) {
-		t.Error("the weights went on after they were evaluated")
+		t.Error("the weights have changed after they were evaluated")
 	}
 	best, err := rl.LoadBest(dir)
 	if err != nil || fmt.Sprint(best.Weights) != fmt.Sprint(q.Weights()) || !best.Equal(&c.Eval) {
@@ -329,11 +329,11 @@ func TestP8FaultyEnvironmentEndsTheRun(t *testing.T) {
 		"node 0: collect at env step 10: step env Walk[1]: panic: broken\ngoroutine ") {
 		t.Errorf("error %v", err)
 	} else if !strings.Contains(err.Error(), "rl_test.go:") {
-		t.Errorf("the stack does not say where: %v", err)
+		t.Errorf("the stack does not have the place of the panic: %v", err)
 	}
 }
 
-func TestLearnDropsWhatIsTooOld(t *testing.T) {
+func TestLearnDropsOldRows(t *testing.T) {
 	for _, c := range []struct {
 		limit uint64
 		want  []uint64
@@ -546,8 +546,8 @@ func TestP4LoneRunGoesOnExactly(t *testing.T) {
 	}
 }
 
-// TestCheckpointTriesItsFolderAtTheStart: that nothing can be written there is
-// said before the first update, and what to do.
+// TestCheckpointTriesItsFolderAtTheStart: if nothing can be written there, the run ends with
+// an error before the first update, with the remedy.
 func TestCheckpointTriesItsFolderAtTheStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -562,8 +562,8 @@ func TestCheckpointTriesItsFolderAtTheStart(t *testing.T) {
 	}
 }
 
-// TestMiddlewareIsCalledWhatTheUserCallsIt: the names are in errors and in logs.
-func TestMiddlewareIsCalledWhatTheUserCallsIt(t *testing.T) {
+// TestNamesOfMiddleware: errors and logs have the name of the method.
+func TestNamesOfMiddleware(t *testing.T) {
 	tk := task.New[rl.Online](task.Alone())
 	var got []string
 	tk.Wrap(func(name string, m task.Middleware[rl.Online]) task.Middleware[rl.Online] {
@@ -585,9 +585,9 @@ func TestMiddlewareIsCalledWhatTheUserCallsIt(t *testing.T) {
 	}
 }
 
-// TestResumedRunCanCollectAnew: without the data, and with environments that cannot be saved, it
+// TestResumedRunCollectsAnew: without the data, and with environments that cannot be saved, it
 // begins new episodes and fills its buffer again.
-func TestResumedRunCanCollectAnew(t *testing.T) {
+func TestResumedRunCollectsAnew(t *testing.T) {
 	dir := t.TempDir()
 	r := savingTrainer(quiet{task.Alone()}, dir, rl.CheckpointConfig{WithoutData: true})
 	if err := r.tk.Run(t.Context(), task.MaxSteps(30)); err != nil {
@@ -637,7 +637,7 @@ func TestP4DamagedCheckpointIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []int{0, 7, len(file) / 2, len(file) - 1} {
-		// A save that was killed leaves its part beside the checkpoint.
+		// A process that is killed during a save leaves a temporary file beside the checkpoint.
 		if err := os.WriteFile(filepath.Join(dir, "."+rl.CheckpointFile+".123"), file[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -20,15 +20,15 @@ type Config struct {
 	Seed uint64 // of environments and exploration: each node derives its own from it
 	// Dir is the folder of the checkpoints, for Checkpoint and Resume; see parallel.Node.Dir.
 	Dir string
-	// Resume takes over the checkpoint in Dir, if there is one, before the first step. Without
-	// one the run begins at 0, as does a node that was restarted before its first checkpoint,
-	// or fails if MustResume is set, as for a user who asks to resume.
+	// Resume restores the checkpoint in Dir, if there is one, before the first step. Without a
+	// checkpoint the run begins at 0, for a node that was restarted before its first checkpoint, or
+	// fails if MustResume is set, for a user who asks to resume.
 	Resume, MustResume bool
 	// Infos are names of numbers and truth values in envs.Info.Values of the last step of an episode, at most
 	// MaxInfos, equal on all nodes. Their means are the columns rollout/NAME of Log, over those of the newest 100
 	// episodes that have the number, and eval/NAME, over those of an evaluation; the columns of is_success are
-	// rollout/success_rate and eval/success_rate. A value that is no finite number ends the run with ErrInfo, and a
-	// name without a value in the first 20 episodes is a warning.
+	// rollout/success_rate and eval/success_rate. A value that is not a finite number ends the run with ErrInfo,
+	// and a name without a value in the first 20 episodes is logged as a warning.
 	Infos []string
 }
 
@@ -44,8 +44,8 @@ type Run struct {
 	known    Evaluation // the newest before that
 	lockstep bool
 	sends    bool // this node collects for a learner on another one, at its own pace
-	// torn reports that what this node holds is between two steps: in lockstep it must
-	// not be saved.
+	// torn reports that the state of this node is between two steps: in lockstep it must not be
+	// saved.
 	torn bool
 
 	group *group // of the learners, if there are several and this node is one
@@ -74,8 +74,8 @@ type Run struct {
 	others  map[int]string // in lockstep, on the learner: the states of the other nodes by id
 }
 
-// New returns the run of a policy in a task. Its methods are the middleware of the task; those of a
-// role that this node does not have do nothing:
+// New returns the run of a policy in a task. Its methods are the middleware of the task; the
+// middleware of a role that this node does not have do nothing:
 //
 //	t.Use(r.Exchange(rl.ExchangeConfig{}), r.Collect(...), r.Learn(...), r.Evaluate(...), r.Checkpoint(...), r.Log(...))
 func New(t *task.Task[Online], policy policies.Policy, cfg Config) *Run {
@@ -86,7 +86,7 @@ func New(t *task.Task[Online], policy policies.Policy, cfg Config) *Run {
 	return &Run{t: t, policy: policy, cfg: cfg, columns: columnsOf(&spec), others: map[int]string{}}
 }
 
-// columnsOf are the columns of what is collected for a policy.
+// columnsOf returns the columns of the data collected for a policy.
 func columnsOf(spec *policies.Spec) []policies.Column {
 	obs, action := spec.Obs.Dim(), spec.Action.Dim()
 	columns := slices.DeleteFunc(policies.TransitionColumns(obs, action), func(c policies.Column) bool {
@@ -107,21 +107,20 @@ type namedPart struct {
 	part
 }
 
-// part is a middleware with a state, such as random numbers, that a checkpoint must
-// hold.
+// part is a middleware with a state, such as random numbers, that a checkpoint must hold.
 type part interface {
-	// fresh begins again, at the counters of c.
+	// fresh begins without a state, at the counters of c.
 	fresh(c *Online) error
 	// state returns a value that JSON can hold.
 	state() (any, error)
-	// resume takes the state over.
+	// resume restores a state.
 	resume(text []byte) error
 }
 
 var errNoExchange = errors.New("rl: Exchange must come first in the chain")
 
-// join makes p a part of the run's checkpoints, and has it continue from its state in the
-// checkpoint or begin again.
+// join makes p a part of the run's checkpoints, and makes it continue from its state in the
+// checkpoint or begin without one.
 func (r *Run) join(c *Online, name string, p part) error {
 	if !r.began {
 		return errNoExchange
@@ -136,7 +135,7 @@ func (r *Run) join(c *Online, name string, p part) error {
 	return r.start(c, joined)
 }
 
-// numbered is the name of the n-th part of a kind, from 1.
+// numbered returns the name of the n-th part of a kind, from 1.
 func numbered(name string, n int) string {
 	if n == 1 {
 		return name
@@ -144,8 +143,8 @@ func numbered(name string, n int) string {
 	return fmt.Sprintf("%s.%d", name, n)
 }
 
-// start has p continue from the state that the run begins with, or begin again if that
-// has none of p.
+// start makes p continue from the state that the run begins with, or begin without one if there is
+// none for p.
 func (r *Run) start(c *Online, p namedPart) error {
 	text, ok := r.begin[p.name]
 	if !ok {
@@ -157,7 +156,7 @@ func (r *Run) start(c *Online, p namedPart) error {
 	return nil
 }
 
-// goBack makes this node what it was when states were taken; empty: new.
+// goBack restores the states of this node; with empty states the node begins anew.
 func (r *Run) goBack(c *Online, states string) error {
 	r.begin = nil
 	if states != "" {
@@ -173,9 +172,9 @@ func (r *Run) goBack(c *Online, states string) error {
 	return nil
 }
 
-// each calls put with the state of every part, also of those that have not begun since the run was
-// resumed. A part whose environments cannot be saved is left out: it begins new episodes when the
-// run is resumed.
+// each calls put with the state of every part, including parts that have not begun since the run
+// was resumed. It omits a part whose environments cannot be saved: that part begins new episodes
+// when the run is resumed.
 func (r *Run) each(put func(name, text string)) error {
 	for name, text := range r.begin {
 		if !slices.ContainsFunc(r.parts, func(p namedPart) bool { return p.name == name }) {
@@ -199,7 +198,7 @@ func (r *Run) each(put func(name, text string)) error {
 	return nil
 }
 
-// states are the states of all parts as one text, for goBack.
+// states returns the states of all parts as one text, for goBack.
 func (r *Run) states() (string, error) {
 	all := map[string]string{}
 	if err := r.each(func(name, text string) { all[name] = text }); err != nil {
@@ -226,7 +225,7 @@ func (r *Run) save(a *nn.Archive) error {
 	return r.each(func(name, text string) { a.SetText(partPrefix+name, text) })
 }
 
-// restore has the run begin with what save wrote.
+// restore makes the run begin with the states that save has written.
 func (r *Run) restore(a *nn.Archive) error {
 	r.resumed, r.begin, r.others = true, map[string]string{}, map[int]string{}
 	for key, text := range a.Meta {
@@ -253,7 +252,7 @@ func snapshot(env envs.Vector) ([]byte, error) {
 	return s.AppendSnapshot(nil)
 }
 
-// putBack makes env what it was at snapshot.
+// putBack restores the state of env at snapshot.
 func putBack(env envs.Vector, state []byte) error {
 	s, ok := env.(envs.Snapshotter)
 	if !ok {

@@ -5,9 +5,9 @@ import (
 )
 
 const (
-	// MaxScores bounds the episodes that Scores holds of one evaluation.
+	// MaxScores is the maximum number of episodes in Scores.
 	MaxScores = 10_000
-	// maxUnlogged bounds the evaluations that wait for the log.
+	// maxUnlogged is the maximum number of evaluations that wait for the log.
 	maxUnlogged = 64
 )
 
@@ -15,15 +15,16 @@ const (
 // of the first MaxScores episodes.
 type Scores struct {
 	Evaluation
-	// First is the number of leading episodes of an evaluation that reached EvalConfig.StopAt, which the
-	// Evaluation then replaced to confirm it; 0: there was none.
+	// First is the number of leading episodes that belong to an evaluation that reached
+	// EvalConfig.StopAt and that a second one, with the other episodes, then replaced to confirm it; 0:
+	// there was none.
 	First   int
 	Returns []float64
 	Lengths []int32 // in time steps
 	Envs    []int32 // index of the environment in its vector
 }
 
-// add takes over the episodes that e has played, and returns how many found no room.
+// add adds the episodes that e has played, and returns the number of episodes beyond the maximum.
 func (s *Scores) add(e *evaluate) (left int) {
 	for i, ep := range e.ended {
 		if len(s.Returns) == MaxScores {
@@ -34,13 +35,13 @@ func (s *Scores) add(e *evaluate) (left int) {
 	return 0
 }
 
-// whole reports whether the slices have the same length, and First lies in them: what came from another node.
+// whole reports whether the slices, which another node has sent, have the same length and First lies in them.
 func (s *Scores) whole() bool {
 	n := len(s.Returns)
 	return len(s.Lengths) == n && len(s.Envs) == n && n <= MaxScores && s.First >= 0 && s.First <= n
 }
 
-// evaluated records an evaluation that this node has made.
+// evaluated records an evaluation of this node.
 func (r *Run) evaluated(s *Scores) {
 	r.heard(*s)
 	if !alone(r.t) {
@@ -48,7 +49,7 @@ func (r *Run) evaluated(s *Scores) {
 	}
 }
 
-// heard keeps an evaluation for the log of this node.
+// heard keeps a received evaluation for the log of this node.
 func (r *Run) heard(s Scores) {
 	if !r.logsScores {
 		return
@@ -60,7 +61,7 @@ func (r *Run) heard(s Scores) {
 	r.scores = r.keepNewest(append(r.scores, s))
 }
 
-// keepNewest bounds what waits for the log.
+// keepNewest bounds the evaluations that wait for the log.
 func (r *Run) keepNewest(all []Scores) []Scores {
 	for len(all) > maxUnlogged {
 		r.t.Logger().Warn("an evaluation is not logged: too many wait for the log", slog.Int("env_steps", all[0].EnvSteps))
@@ -69,14 +70,15 @@ func (r *Run) keepNewest(all []Scores) []Scores {
 	return all
 }
 
-// takeScores returns the evaluations that are not logged yet.
+// takeScores returns the evaluations that are not logged yet, and removes them.
 func (r *Run) takeScores() []Scores {
 	all := r.scores
 	r.scores = nil
 	return all
 }
 
-// takeUnsent returns the evaluations of this node that the learner has not been sent.
+// takeUnsent returns the evaluations of this node that were not sent to the learner yet, and
+// removes them.
 func (r *Run) takeUnsent() []Scores {
 	all := r.unsent
 	r.unsent = nil

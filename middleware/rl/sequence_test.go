@@ -17,7 +17,7 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// teller is a policy whose column value tells what it saw: the observation, plus a hundredth of its
+// teller is a policy whose column value shows its input: the observation, plus a hundredth of its
 // recurrent state, which counts the steps of the episode.
 type teller struct{ version uint64 }
 
@@ -96,7 +96,7 @@ func TestCollectedSequences(t *testing.T) {
 	}
 }
 
-// scaler is a teller that takes down the moments of discounted returns, and when it learns.
+// scaler is a teller that records the moments of discounted returns, and its updates.
 type scaler struct {
 	teller
 
@@ -152,7 +152,7 @@ func momentsOf(values ...float64) string {
 	return fmt.Sprintf("%.6f", []float64{n, mean, variance})
 }
 
-// TestSequencesNeedTheirEnvironments: those that take a step of their own for a reset leave holes.
+// TestSequencesNeedTheirEnvironments: a reset in a separate step would leave gaps in the sequences.
 func TestSequencesNeedTheirEnvironments(t *testing.T) {
 	tk := task.New[rl.Online](quiet{task.Alone()})
 	run := rl.New(tk, new(teller), rl.Config{})
@@ -291,8 +291,8 @@ func TestOnPolicyJobInLockstep(t *testing.T) {
 	}
 }
 
-// TestOtherColumnsAreRefused: what another node has collected is checked where it enters the
-// learner, which says whose it is.
+// TestOtherColumnsAreRefused: the learner checks the data of another node when it receives it,
+// and its error names that node.
 func TestOtherColumnsAreRefused(t *testing.T) {
 	nodes, release := nodesOf(2)
 	learner, collector := task.New[rl.Online](nodes[0], rl.Roles(2)...), task.New[rl.Online](nodes[1], rl.Roles(2)...)

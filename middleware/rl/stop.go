@@ -8,20 +8,20 @@ import (
 	"github.com/ditask/ditask/task"
 )
 
-// StopConfig determines how long a run lasts. The zero value never ends it, and of several limits the first
-// that is reached does.
+// StopConfig determines when a run ends. The zero value never ends it; of several limits, the first one
+// reached ends it.
 type StopConfig struct {
-	EnvSteps int // of the whole job, those before the run was resumed included
-	Updates  int // of the weights, those before the run was resumed included
-	// After is the wall time since the first step of this process: it starts at 0 again in a resumed run.
+	EnvSteps int // of the whole job, including those before the run was resumed
+	Updates  int // of the weights, including those before the run was resumed
+	// After is the wall time since the first step of this process: it begins at 0 again in a resumed run.
 	After time.Duration
 }
 
 // Stop ends the run with success, in all processes, after the step in which a limit is reached: the
-// counters may then be beyond it by what one step brings. A step that waits, for a collector that does
-// not come, is ended too when the time is over, see [task.FinishGrace]. Return as a limit is
-// [EvalConfig.StopAt]; task.MaxSteps counts the steps of the task. Stop may stand anywhere after
-// Exchange: it looks at the step when that is over.
+// counters may then exceed it by the amount of one step. When the time is over, it also ends a step
+// that waits, for example for a missing collector, see [task.FinishGrace]. A limit of the return is
+// [EvalConfig.StopAt]; task.MaxSteps limits the steps of the task. Stop may stand anywhere after
+// Exchange: it checks the limits after the step.
 func (r *Run) Stop(cfg StopConfig) task.Middleware[Online] {
 	if cfg.EnvSteps < 0 || cfg.Updates < 0 || cfg.After < 0 {
 		panic(fmt.Sprintf("rl: stop config: EnvSteps %d, Updates %d and After %v must not be negative", cfg.EnvSteps, cfg.Updates, cfg.After))
@@ -50,7 +50,7 @@ func (r *Run) Stop(cfg StopConfig) task.Middleware[Online] {
 	}
 }
 
-// reached reports which limit of Stop the counters have reached, or nothing.
+// reached returns the limit of Stop that the counters have reached, or "".
 func (r *Run) reached(c *Online) string {
 	switch n := r.stop; {
 	case n.EnvSteps > 0 && c.EnvSteps >= n.EnvSteps:
@@ -61,7 +61,7 @@ func (r *Run) reached(c *Online) string {
 	return ""
 }
 
-// over returns the reason why a run that was resumed has nothing left to do, or nothing.
+// over returns the reason why a resumed run has nothing left to do, or "".
 func (r *Run) over(c *Online) string {
 	if best := c.Best; r.stopAt != 0 && best != nil && best.Reached && best.Mean >= r.stopAt {
 		return fmt.Sprintf("mean return %.1f over %d episodes had reached %v before", best.Mean, best.Episodes, r.stopAt)
@@ -69,13 +69,13 @@ func (r *Run) over(c *Online) string {
 	return r.reached(c)
 }
 
-// Over returns why this node, which learns, resumed a run that had nothing left to do, such as "4000
-// env steps reached 4000"; it is empty if the run continued, began at 0, or has not begun. It may be
-// called when the task's Run has returned.
+// Over returns why this learner resumed a run that had nothing left to do, such as "4000 env steps
+// reached 4000"; it is empty if the run continued, began at 0, or has not begun. It may be called
+// when the task's Run has returned.
 func (r *Run) Over() string { return r.nothing }
 
-// goOn makes the best weights of a run that was resumed ones like any other: a limit that they have reached is none any more, and
-// better ones may take their place.
+// goOn clears Reached of the best weights of a resumed run: the limit that they had reached does not apply any more, and better
+// weights may replace them.
 func (r *Run) goOn(c *Online) {
 	if r.resumed && c.Best != nil && c.Best.Reached {
 		best := *c.Best

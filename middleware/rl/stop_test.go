@@ -159,7 +159,7 @@ func TestStopConfig(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%+v was taken", cfg)
+					t.Errorf("%+v was accepted", cfg)
 				}
 			}()
 			tk := task.New[rl.Online](quiet{task.Alone()})

@@ -18,10 +18,10 @@ import (
 	"github.com/ditask/ditask/internal/safefile"
 )
 
-// stepsColumn is the column that rows are in order of.
+// stepsColumn is the column by which the rows are ordered.
 const stepsColumn = "time/total_timesteps"
 
-// table is a file of comma-separated values whose columns can become more. A nil one writes nothing.
+// table is a file of comma-separated values to which columns can be added. A nil one writes nothing.
 type table struct {
 	path    string
 	columns []string
@@ -29,8 +29,8 @@ type table struct {
 	csv     *csv.Writer
 }
 
-// openTable begins a file or, if upTo is not negative, continues an existing one: with its rows of at
-// most that many steps.
+// openTable creates a file or, if upTo is not negative, continues an existing one and keeps its rows
+// of at most that many steps.
 func openTable(path string, columns []string, upTo int) (*table, error) {
 	t := &table{path: path, columns: slices.Clone(columns)}
 	var rows [][]string
@@ -49,13 +49,13 @@ func openTable(path string, columns []string, upTo int) (*table, error) {
 	return t, t.rewrite(rows)
 }
 
-// readTable reads a whole table, its header first.
+// readTable reads a whole table, including its header.
 func readTable(path string) ([][]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	text = text[:bytes.LastIndexByte(text, '\n')+1] // a run that was killed may have cut the last row
+	text = text[:bytes.LastIndexByte(text, '\n')+1] // a killed run may have cut the last row
 	r := csv.NewReader(bytes.NewReader(text))
 	r.FieldsPerRecord = -1
 	all, err := r.ReadAll()
@@ -65,7 +65,8 @@ func readTable(path string) ([][]string, error) {
 	return all, nil
 }
 
-// adopt takes over the columns of a table, and returns its whole rows of at most that many steps.
+// adopt takes over the columns of a table, and returns its complete rows of at most that many
+// steps.
 func (t *table) adopt(old [][]string, upTo int) [][]string {
 	header := old[0]
 	for _, c := range t.columns {
@@ -84,7 +85,7 @@ func (t *table) adopt(old [][]string, upTo int) [][]string {
 	})
 }
 
-// rewrite writes the whole file, of which rows may have fewer columns than the table has now.
+// rewrite writes the whole file; rows may have fewer columns than the table has now.
 func (t *table) rewrite(rows [][]string) error {
 	if t.file != nil {
 		if err := t.file.Close(); err != nil {
@@ -94,7 +95,7 @@ func (t *table) rewrite(rows [][]string) error {
 	}
 	f, err := replace(t.path, func(w io.Writer) error {
 		out := csv.NewWriter(w)
-		_ = out.Write(t.columns) // Error has it
+		_ = out.Write(t.columns) // Error returns the error
 		for _, row := range rows {
 			_ = out.Write(append(row, make([]string, len(t.columns)-len(row))...))
 		}
@@ -108,7 +109,7 @@ func (t *table) rewrite(rows [][]string) error {
 	return nil
 }
 
-// replace writes a file next to path and puts it in its place. It returns the file, open at its end.
+// replace writes a new file and renames it to path. It returns the file, open at its end.
 func replace(path string, write func(io.Writer) error) (*os.File, error) {
 	if err := safefile.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -150,12 +151,12 @@ func (t *table) write(columns []string, row map[string]float64) error {
 			record[i] = number(v)
 		}
 	}
-	_ = t.csv.Write(record) // Error has it
+	_ = t.csv.Write(record) // Error returns the error
 	t.csv.Flush()
 	return t.csv.Error()
 }
 
-// number writes a number as encoding/json does: without an exponent where that is short, so that counts are read as
+// number formats a number as encoding/json does: without an exponent if that is short, so that counts are read as
 // integers.
 func number(v float64) string {
 	format := byte('f')
@@ -172,7 +173,7 @@ func (t *table) close() error {
 	return t.file.Close()
 }
 
-// lines is a file of objects in JSON, one a line. A nil one writes nothing.
+// lines is a file of JSON objects, one per line. A nil one writes nothing.
 type lines struct{ file *os.File }
 
 // openLines is openTable for lines.
@@ -186,7 +187,7 @@ func openLines(path string, upTo int) (*lines, error) {
 		for dec := json.NewDecoder(bytes.NewReader(b)); ; {
 			var row map[string]float64
 			if dec.Decode(&row) != nil || row[stepsColumn] > float64(upTo) {
-				break // the end, or the line that a killed run has cut
+				break // the end, or a line that a killed run has cut
 			}
 			text, err := json.Marshal(row)
 			if err != nil {

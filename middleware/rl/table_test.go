@@ -76,8 +76,8 @@ func TestResumedFilesGoOn(t *testing.T) {
 	}
 }
 
-// TestTableOfOthersIsNoTable: a file without the column that rows are in order of is named.
-func TestTableOfOthersIsNoTable(t *testing.T) {
+// TestForeignTableIsRefused: the error names a file without the column that orders the rows.
+func TestForeignTableIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "progress.csv")
 	for text, ok := range map[string]bool{"": true, "x,y": true, "x,y\n1,2\n": false, "a,\"b\n": false} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -92,6 +92,6 @@ func TestTableOfOthersIsNoTable(t *testing.T) {
 		}
 	}
 	if _, err := openTable(filepath.Join(path, "below"), nil, -1); err == nil {
-		t.Error("a folder that is a file passes")
+		t.Error("a file is accepted as a folder")
 	}
 }

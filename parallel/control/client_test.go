@@ -45,7 +45,7 @@ func pair(t *testing.T) (*os.File, *control.Client) {
 	return launcher, c
 }
 
-func TestNodeTellsItsLauncher(t *testing.T) {
+func TestNodeSendsMessagesToItsLauncher(t *testing.T) {
 	launcher, c := pair(t)
 	if err := c.Ready(); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestNodeTellsItsLauncher(t *testing.T) {
 	}
 	select {
 	case err := <-closed:
-		t.Error("closed before the launcher had said bye", err)
+		t.Error("closed before the launcher had sent bye", err)
 	default:
 	}
 	if _, err := launcher.WriteString("{\"type\":\"bye\"}\n"); err != nil {
@@ -86,8 +86,8 @@ func TestNodeTellsItsLauncher(t *testing.T) {
 	}
 }
 
-// TestAReadyNodeSaysThatItLives sends Ready and nothing more: the Client sends the rest.
-func TestAReadyNodeSaysThatItLives(t *testing.T) {
+// TestAReadyNodeSendsAlive sends Ready and nothing more: the Client sends the other messages.
+func TestAReadyNodeSendsAlive(t *testing.T) {
 	t.Parallel()
 	launcher, c := pair(t)
 	if err := c.Ready(); err != nil {
@@ -134,7 +134,7 @@ func TestGoneWhenTheLauncherIs(t *testing.T) {
 	}
 	<-c.Gone()
 	if err := c.Ready(); err == nil {
-		t.Error("Ready to nobody: no error")
+		t.Error("Ready without a launcher: no error")
 	}
 }
 
@@ -277,7 +277,7 @@ func TestOpenSaysHello(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd, err := syscall.Dup(int(node.Fd())) // the Client owns the descriptor that it is given by number
+	fd, err := syscall.Dup(int(node.Fd())) // the Client owns the descriptor of that number
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +334,7 @@ func TestRemoveSocketRemovesTheFolderWithTheLast(t *testing.T) {
 	}
 }
 
-// TestMetricsGoInLinesThatFit answers with labels of the worst kind, and the newest
+// TestMetricsGoInLinesThatFit answers with labels of the maximum size, and the newest
 // request of two.
 func TestMetricsGoInLinesThatFit(t *testing.T) {
 	launcher, c := pair(t)
@@ -378,7 +378,7 @@ func TestMetricsGoInLinesThatFit(t *testing.T) {
 		t.Error(err)
 	}
 	if m, err := r.Next(); err != nil || !m.Metrics.Last || m.Metrics.Seq != 3 {
-		t.Errorf("nothing to tell: %+v, %v", m, err)
+		t.Errorf("without samples: %+v, %v", m, err)
 	}
 }
 
@@ -407,7 +407,7 @@ func TestMetricsWithLongNamesGoInLinesThatFit(t *testing.T) {
 	}
 }
 
-// The launcher's message that it has read everything ends Close, and not the time that Close has: that
+// The launcher's message that it has read everything ends Close before its timeout, which
 // does not pass here while the Client reads.
 func TestByeEndsTheWaitOfClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

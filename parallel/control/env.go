@@ -222,7 +222,7 @@ func Parse(lookup func(string) (string, bool)) (env Env, present bool, err error
 }
 
 // Strip returns environ without the variables of an Env: the environment for a
-// process that is not a node, or for one that gets an Env of its own.
+// process that is not a node, or for one that gets a separate Env.
 func Strip(environ []string) []string {
 	names := make(map[string]bool)
 	for _, v := range variables() {

@@ -43,7 +43,7 @@ func TestEnvSurvivesEncodeAndParse(t *testing.T) {
 	v := reflect.ValueOf(full())
 	for i := range v.NumField() {
 		if v.Field(i).IsZero() {
-			t.Fatalf("%s is zero in the full Env: the test would not see it", v.Type().Field(i).Name)
+			t.Fatalf("%s is zero in the full Env: the test would not check it", v.Type().Field(i).Name)
 		}
 	}
 	for _, want := range []control.Env{{}, full()} {
@@ -111,7 +111,7 @@ func TestListsHaveNoEmptyParts(t *testing.T) {
 	}
 }
 
-// TestNodesRunNoServer: a variable of before is refused, and a launcher does not hand it
+// TestNodesRunNoServer: a variable of an earlier version is refused, and a launcher does not pass it
 // on to its nodes.
 func TestNodesRunNoServer(t *testing.T) {
 	environ := []string{"DITASK_NODE_ID=0", "DITASK_BUS_LISTEN=127.0.0.1:4222"}

@@ -88,7 +88,7 @@ func TestControlSocketsAreNotInherited(t *testing.T) {
 	}
 }
 
-// A descriptor that is no socket is a fault, and is closed.
+// A descriptor of another kind than a socket is a fault, and is closed.
 func TestListenerOfAFileFails(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	if err != nil {
@@ -116,7 +116,7 @@ func TestRemoveSocketTakesOnlyAddresses(t *testing.T) {
 	}
 }
 
-// Sending to a launcher that has gone is an error, also where the launcher may be too slow to receive
+// Sending to a launcher that has ended is an error, also where the launcher may be too slow to receive
 // the message, and so is sending after Close.
 func TestStatusToALauncherThatHasGoneIsAnError(t *testing.T) {
 	launcher, c := pair(t)
@@ -132,7 +132,7 @@ func TestStatusToALauncherThatHasGoneIsAnError(t *testing.T) {
 
 // A launcher that runs and does not read delays a node for a second at most, and keeps the socket of
 // the node.
-func TestALauncherThatDoesNotReadIsNotWaitedForForever(t *testing.T) {
+func TestWaitForALauncherThatDoesNotReadIsBounded(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "n0.sock")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

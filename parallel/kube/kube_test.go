@@ -20,7 +20,7 @@ func (v vars) lookup(name string) (string, bool) {
 	return value, ok
 }
 
-// env reads NAME=value words; NAME=- takes a variable away.
+// env reads NAME=value words; NAME=- removes a variable.
 func env(words ...string) vars {
 	v := vars{}
 	for _, word := range words {
@@ -124,7 +124,7 @@ func TestL6EachPlatformGivesTheSameKindOfPlan(t *testing.T) {
 	}
 }
 
-// All pods of a job compute one plan, but for what only the others know.
+// All pods of a job compute one plan, except for values that only one pod has.
 func TestL6PodsAgree(t *testing.T) {
 	for _, workers := range []int{1, 3} {
 		var plans []placement.Plan
@@ -149,7 +149,7 @@ func TestL6PodsAgree(t *testing.T) {
 	}
 }
 
-func TestL6WhereNothingSaysSo(t *testing.T) {
+func TestL6DefaultsOfThePlatform(t *testing.T) {
 	for _, v := range []vars{
 		{}, env("KUBERNETES_SERVICE_HOST=10.0.0.1"), env("JOB_COMPLETION_INDEX=1"), env("RANK=1"),
 		env("WORLD_SIZE=2", "RANK=1"), env("DI_NODES=", "RANK="),
@@ -221,7 +221,7 @@ func TestL7FaultsNameVariableAndValue(t *testing.T) {
 			t.Errorf("%s: %+v\ngot:  %v\nwant: %s", c.change, pod, err, c.want)
 		}
 	}
-	// Without anything: what was asked for is named.
+	// Without variables: the error names the missing ones.
 	if _, err := kube.Parse(vars{}.lookup); err == nil || !strings.Contains(err.Error(), "DI_NODES is not set") ||
 		!strings.Contains(err.Error(), "DI_RANK is not set") {
 		t.Error(err)
@@ -249,8 +249,8 @@ func TestJobIsTheSameInAllPodsAndValid(t *testing.T) {
 	}
 }
 
-// A pod that joins later knows of more pods than those that run: the pods that it adds come after
-// them, and none of theirs changes.
+// The variables of a pod that joins later have more pods than the running ones: the added pods follow
+// these, and no place of a running pod changes.
 func TestPodsOfAGrownJobKeepTheirPlaces(t *testing.T) {
 	plan := func(nodes string, rank int) placement.Plan {
 		pod, err := kube.Parse(env("DI_NODES="+nodes, fmt.Sprint("DI_RANK=", rank), "DI_JOB_ID=j").lookup)
@@ -309,7 +309,7 @@ func FuzzParse(f *testing.F) {
 		each := int(workers%4) + 1
 		plan, err := placement.New(placement.Flags{Job: pod.Job(), Workers: each, RunDir: "/r"}, pod.Site())
 		if err != nil {
-			// The same host so often that its ports run out, or are taken by another's.
+			// The same host so often that its ports run out, or overlap those of another.
 			if pod.Hosts != nil && len(slices.Compact(slices.Sorted(slices.Values(pod.Hosts)))) == len(pod.Hosts) {
 				t.Fatalf("%+v: %v", pod, err)
 			}

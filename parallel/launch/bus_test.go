@@ -22,7 +22,7 @@ func busPlan(t *testing.T, rank int) placement.Plan {
 	return plan
 }
 
-func TestNodesMeetAtTheServerOfTheFirstLauncher(t *testing.T) {
+func TestNodesConnectToTheServerOfTheFirstLauncher(t *testing.T) {
 	for rank := range 2 {
 		l, err := New(Config{Plan: busPlan(t, rank), Command: []string{os.Args[0]}})
 		if err != nil {
@@ -53,7 +53,7 @@ func TestServerWithoutAPortIsAFault(t *testing.T) {
 	}
 }
 
-func TestResultSaysWhenNodesWouldHaveBeenKilled(t *testing.T) {
+func TestResultHasTheTimeOfTheKill(t *testing.T) {
 	s := newScript(t, 2, false, false)
 	s.wait(0, "start0 start1")
 	if r := s.c.result(); !r.Deadline.IsZero() {

@@ -21,9 +21,9 @@ import (
 	"github.com/ditask/ditask/parallel/placement"
 )
 
-// TestMain runs the tests or, as "child", a node: what the argument after it
-// says of the node's id, "0=ok,*=wait"; or, as "launcher", a launcher of such
-// nodes, to be killed, or its "watcher"; or, as "farewell", what tells other launchers.
+// TestMain runs the tests or, as "child", a node, whose actions are those that the argument after it
+// has for the node's id, "0=ok,*=wait"; or, as "launcher", a launcher of such
+// nodes, to be killed, or its "watcher"; or, as "farewell", the process that notifies other launchers.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "child" {
 		os.Exit(child(os.Args[2]))
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(deadline.Each(m, 2*time.Minute).Run())
 }
 
-// launcher runs three nodes in a run folder of its own.
+// launcher runs three nodes in a separate run folder.
 func launcher(script string) int {
 	dir, err := launch.MakeRunDir("test")
 	if err != nil {
@@ -112,7 +112,7 @@ func child(script string) int {
 	panic("no script for this node")
 }
 
-// sleep becomes a program that does not get to its control socket, if what is one: an
+// sleep becomes a program that does not use its control socket, if what names one: an
 // "asleep" one, a "deaf" one that ignores signals, or a "parent" that has a child.
 func sleep(what string) {
 	switch what {
@@ -134,7 +134,7 @@ func sleep(what string) {
 	panic(err)
 }
 
-// greet waits for one call of another node, and hangs up.
+// greet waits for one call of another node, and closes the connection.
 func (n *node) greet() {
 	l, err := control.Listener(n.env)
 	if err != nil {
@@ -154,7 +154,7 @@ func (n *node) awaitNode0() {
 	if err != nil {
 		panic(err)
 	}
-	_, _ = c.Read(make([]byte, 1)) // until it hangs up
+	_, _ = c.Read(make([]byte, 1)) // until it closes the connection
 	_ = c.Close()
 }
 
@@ -183,14 +183,14 @@ func (n *node) act(what string) int {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
 		<-n.client.Gone()
 		return 0
-	case "chatter": // more than any pipe or queue holds, and then it waits
+	case "chatter": // prints more than any pipe or queue holds, and then waits
 		line := strings.Repeat("x", 1<<10-1) + "\n"
 		for range 2 << 10 {
 			_, _ = os.Stdout.WriteString(line)
 		}
 		fmt.Fprintln(os.Stderr, "all is written")
 		return n.wait()
-	case "exit0": // in the middle of its work
+	case "exit0": // while it runs
 		return 0
 	case "fail":
 		return n.fail(n.env.NodeID, "out of luck", 3)
@@ -238,12 +238,12 @@ func (n *node) act(what string) int {
 // actWithOthers performs an action that depends on another node.
 func (n *node) actWithOthers(what string) int {
 	switch what {
-	case "stubbornmet": // and a node that dials it knows that it is
+	case "stubbornmet": // after a node has dialled it
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
 		n.greet()
 		<-n.client.Gone()
 		return 0
-	case "failafter": // once node 0 runs, and does what it does
+	case "failafter": // when node 0 runs and performs its action
 		n.awaitNode0()
 		return n.fail(n.env.NodeID, "out of luck", 3)
 	case "blamefirst": // once node 0 runs and can be notified
@@ -259,7 +259,7 @@ func (n *node) actWithOthers(what string) int {
 	case "meet":
 		n.greet()
 		return n.act("receive")
-	case "receive": // of the end of another node
+	case "receive": // the end of another node
 		select {
 		case lost := <-n.client.Lost():
 			for _, l := range lost {
@@ -309,7 +309,7 @@ func (n *node) lines() int {
 	return n.act("ok")
 }
 
-// show prints the node's environment, and that it can use it.
+// show prints the node's environment, and that it is usable.
 func (n *node) show() int {
 	l, err := control.Listener(n.env)
 	if err != nil {

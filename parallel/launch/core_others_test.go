@@ -15,7 +15,7 @@ func TestRulesL12TheEndOfTheJobElsewhereIsNoReasonToRestart(t *testing.T) {
 	s := newScript(t, 3, true, false)
 	s.wait(0, "start0 start1 start2")
 	lost := said(control.Failure, 1, 7, "node.7: lost: silent for 8s")
-	s.exit(0, lost, "restart0") // by itself, because it could not continue without the other
+	s.exit(0, lost, "restart0") // because it could not continue without the other
 	over := said(control.Failure, 1, 7, "node.7 failed: out of luck")
 	over.outcome.Over = true
 	s.exit(1, over, "retire1 retire0 terminated2")
@@ -41,7 +41,7 @@ func parts(actions []action) string {
 	return strings.Join(out, "; ")
 }
 
-func TestRulesL12OtherLaunchersLearnOfAnEndWithoutALeave(t *testing.T) {
+func TestRulesL12OtherLaunchersAreNotifiedOfAnEndWithoutALeave(t *testing.T) {
 	over := said(control.Failure, 3, 1, "no memory")
 	over.outcome.Over = true
 	const killed = "1: killed by signal: killed"
@@ -94,7 +94,7 @@ func TestRulesL12TheLastFailureIsFinal(t *testing.T) {
 			t.Errorf("replaced %v: other launchers receive %q, want %q; %s; %+v", replaced, got, want, words(actions), actions[0])
 		}
 		if got := parts(s.c.exited(s.now, 0, killedBy(syscall.SIGSEGV))); got != "" {
-			t.Errorf("of a node that was told to end they receive %q", got)
+			t.Errorf("of a preempted node they receive %q", got)
 		}
 		if r := s.end(control.Failure, 137); r.Restarts != 1 || r.Nodes[1].ExitCode != 137 {
 			t.Errorf("%+v", r)
@@ -102,7 +102,7 @@ func TestRulesL12TheLastFailureIsFinal(t *testing.T) {
 	}
 }
 
-func TestRulesTheOthersLearnOfAnEndWithoutALeave(t *testing.T) {
+func TestRulesOtherNodesAreNotifiedOfAnEndWithoutALeave(t *testing.T) {
 	for _, c := range []struct {
 		e    exit
 		want string
@@ -128,7 +128,7 @@ func TestRulesTheOthersLearnOfAnEndWithoutALeave(t *testing.T) {
 				t.Errorf("%+v: the others receive %q, want %q", c.e, got, c.want)
 			}
 			if c.want != "" && actions[0].do != lose {
-				t.Errorf("%+v: the others learn of it after %v", c.e, words(actions))
+				t.Errorf("%+v: the others are notified after %v", c.e, words(actions))
 			}
 		}
 	}
@@ -145,8 +145,8 @@ func TestRulesTheOthersLearnOfAnEndWithoutALeave(t *testing.T) {
 	}
 }
 
-// The log of a job that was asked to end closes with how it ended, and with the exit code.
-func TestRulesTheReportOfAJobThatWasToldToEnd(t *testing.T) {
+// The last line of the log of a preempted job has its outcome and the exit code.
+func TestRulesTheReportOfAPreemptedJob(t *testing.T) {
 	for _, c := range []struct {
 		signals          []syscall.Signal
 		recovers, shared bool

@@ -103,7 +103,7 @@ func (s *script) end(kind control.Kind, code int) Result {
 		s.t.Fatal("not done")
 	}
 	if !s.c.next().IsZero() && s.c.phase == running {
-		s.t.Error("done, and yet something is due")
+		s.t.Error("done, but an action is due")
 	}
 	r := s.c.result()
 	if r.Kind != kind || r.ExitCode() != code {
@@ -147,7 +147,7 @@ func TestRulesAStragglerDoesNotSpoilASuccess(t *testing.T) {
 	s.wait(0, "start0 start1 start2")
 	s.exit(0, said(control.Success, 0, 0, ""), "retire0")
 	s.wait(10*time.Second, "terminated1 terminated2")
-	// It was stopped, and now finds node 0 gone, which has succeeded.
+	// It was stopped, and now detects the end of node 0, which has succeeded.
 	actions := s.c.exited(s.now, 1, said(control.Failure, 1, 0, "node.0: lost"))
 	s.expect("exit of 1", actions, "retire1")
 	if note := noted(actions); note != "node 1 failed because of node 0: exit code 1; the job had succeeded before" {
@@ -165,7 +165,7 @@ func TestRulesAStragglerDoesNotSpoilASuccess(t *testing.T) {
 	}
 }
 
-func TestRulesAFailureOfItsOwnSpoilsASuccess(t *testing.T) {
+func TestRulesAnIndependentFailureSpoilsASuccess(t *testing.T) {
 	for _, e := range []exit{
 		killedBy(syscall.SIGKILL), // by another process
 		said(control.Failure, 1, 1, "checkpoint: no space left"),
@@ -233,7 +233,7 @@ func TestRulesASilentNodeEndsTheJob(t *testing.T) {
 	}
 }
 
-func TestRulesAPausedLauncherDoesNotBlameItsNodes(t *testing.T) {
+func TestRulesPausedLauncherIsNotSilenceOfItsNodes(t *testing.T) {
 	s := newScript(t, 1, true, false)
 	s.wait(0, "start0")
 	s.c.answered(0, s.now)
@@ -259,7 +259,7 @@ func TestRulesAPausedLauncherStillSeesASilentNode(t *testing.T) {
 	s.wait(2500*time.Millisecond, "kill0")
 }
 
-// The rules look at a silent node at the moment at which it is to be killed.
+// The rules check a silent node at the moment at which it must be killed.
 func TestRulesASilentNodeIsKilledInTime(t *testing.T) {
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")
@@ -267,7 +267,7 @@ func TestRulesASilentNodeIsKilledInTime(t *testing.T) {
 	end := s.now.Add(10100 * time.Millisecond)
 	for at := s.c.next(); at.Before(end); at = s.c.next() {
 		if !at.After(s.now) {
-			t.Fatalf("it looks again at %v", at)
+			t.Fatalf("the next check is at %v", at)
 		}
 		s.wait(at.Sub(s.now), "")
 		s.c.answered(1, s.now)
@@ -277,11 +277,11 @@ func TestRulesASilentNodeIsKilledInTime(t *testing.T) {
 		t.Errorf("killed at %v, want %v", s.now, end)
 	}
 	if at := s.c.next(); !at.After(s.now) {
-		t.Errorf("after the kill it looks again at %v", at)
+		t.Errorf("after the kill the next check is at %v", at)
 	}
 }
 
-func TestRulesAToldNodeDoesNotSpoilASuccess(t *testing.T) {
+func TestRulesAPreemptedNodeDoesNotSpoilASuccess(t *testing.T) {
 	s := newScript(t, 2, false, false)
 	s.wait(0, "start0 start1")
 	s.exit(0, won, "retire0")
@@ -354,7 +354,7 @@ func TestRulesL12RestartWithBackoffAndBound(t *testing.T) {
 	}
 }
 
-// The job learns of its end once: a node that fails while it ends adds nothing to it.
+// The job receives its end once: a node that fails while the job ends does not change it.
 func TestRulesASuccessCancelsARestart(t *testing.T) {
 	s := newScript(t, 2, true, false)
 	s.wait(0, "start0 start1")
@@ -384,7 +384,7 @@ func TestRulesASuccessUnderWaitForAllCancelsNoRestart(t *testing.T) {
 	s.end(control.Success, 0)
 }
 
-// A node that is started again when all others are done meets no other node.
+// A node that is started again when all others are done connects to no other node.
 func TestRulesAFailureAfterAllAreDoneIsThatOfTheJob(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		s := newScript(t, 2, true, false)
@@ -485,7 +485,7 @@ func TestRulesAnOutsiderPreemptsOneNode(t *testing.T) {
 	s.end(control.Preempted, 75)
 }
 
-func TestRulesJudgeByWordAndCode(t *testing.T) {
+func TestRulesUseOutcomeAndExitCode(t *testing.T) {
 	for _, c := range []struct {
 		told bool
 		e    exit
@@ -522,7 +522,7 @@ func TestRulesJudgeByWordAndCode(t *testing.T) {
 	} {
 		n := &coreNode{signalled: c.told}
 		if got := (&core{}).classify(n, c.e); got != c.want {
-			t.Errorf("%+v, told %v: %s, want %s", c.e, c.told, got, c.want)
+			t.Errorf("%+v, asked to end %v: %s, want %s", c.e, c.told, got, c.want)
 		}
 	}
 }
@@ -615,8 +615,8 @@ func TestReportIsOneLineWithTheExitCode(t *testing.T) {
 }
 
 // The reason of one failure is in the notes once, whichever of its consequences comes
-// before it, and that of another launcher's node as well.
-func TestRulesSayEachFailureOnce(t *testing.T) {
+// before it, and so is that of another launcher's node.
+func TestRulesLogEachFailureOnce(t *testing.T) {
 	s := newScript(t, 3, false, false)
 	s.wait(0, "start0 start1 start2")
 	var notes []string

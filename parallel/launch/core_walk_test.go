@@ -71,7 +71,7 @@ func (w *walker) obey(actions []action) error {
 	return nil
 }
 
-// end lets a node end, in any way that there is.
+// end ends a node, in any of the possible ways.
 func (w *walker) end(i int) error {
 	delete(w.alive, i)
 	n := w.c.nodes[i]
@@ -90,7 +90,7 @@ func (w *walker) end(i int) error {
 	return w.obey(actions)
 }
 
-// live lets things happen until the job is done.
+// live makes events happen until the job is done.
 func (w *walker) live() error {
 	for range 10_000 {
 		if err := w.obey(w.c.tick(w.now)); err != nil {
@@ -155,14 +155,14 @@ func (w *walker) judge() error {
 		return fmt.Errorf("node %d failed by itself first, and node %d is reported", *w.first, r.First.Node)
 	}
 	if limit := w.cfg.Env.Grace; !w.told.IsZero() && w.now.Sub(w.told) > limit {
-		return fmt.Errorf("it took %v from telling the nodes to end, with %v of grace", w.now.Sub(w.told), limit)
+		return fmt.Errorf("it took %v after asking the nodes to end, with %v of grace", w.now.Sub(w.told), limit)
 	}
 	return nil
 }
 
 // TestRulesHoldWhateverHappens runs many jobs whose nodes end in all ways, with
 // signals at any time: every node ends, none is restarted too often or while it
-// runs, the first failure is kept, and all is over within the grace period.
+// runs, the first failure is kept, and the job ends within the grace period.
 func TestRulesHoldWhateverHappens(t *testing.T) {
 	for seed := range uint64(20_000) {
 		w := newWalker(t, seed)

@@ -68,9 +68,9 @@ func sharedJob(t *testing.T, script, name string) (j *job, path string) {
 	return j, path
 }
 
-// The nodes of other launchers learn of a crash, at the address of the node, before the
+// The nodes of other launchers are notified of a crash, at the address of the node, before the
 // launcher ends.
-func TestL12OtherLaunchersLearnOfACrash(t *testing.T) {
+func TestL12OtherLaunchersAreNotifiedOfACrash(t *testing.T) {
 	for _, recovering := range []bool{false, true} {
 		j, path := sharedJob(t, "1=crash,*=wait", "said")
 		j.cfg.Env.AutoRecover, j.cfg.MaxRetries = recovering, 1
@@ -82,7 +82,7 @@ func TestL12OtherLaunchersLearnOfACrash(t *testing.T) {
 		expect(t, r, control.Failure, 137)
 		said, err := os.ReadFile(path)
 		if err != nil || !strings.HasSuffix("\n"+string(said), "\n"+want+"\n") {
-			t.Errorf("recovering %v: said %q, want %q at the end; %v", recovering, said, want, err)
+			t.Errorf("recovering %v: sent %q, want %q at the end; %v", recovering, said, want, err)
 		}
 		if left := j.watch.Left(); len(left) > 0 {
 			t.Errorf("left: %v", left)
@@ -92,7 +92,7 @@ func TestL12OtherLaunchersLearnOfACrash(t *testing.T) {
 
 // A node that has notified the others of its failure itself needs no farewell, nor does one without
 // other launchers.
-func TestFarewellsThatNobodyNeeds(t *testing.T) {
+func TestUnneededFarewells(t *testing.T) {
 	j, path := sharedJob(t, "*=ok", "said")
 	expect(t, j.run(t), control.Success, 0)
 	k, alone := sharedJob(t, "1=crash,*=wait", "said")
@@ -100,7 +100,7 @@ func TestFarewellsThatNobodyNeeds(t *testing.T) {
 	expect(t, k.run(t), control.Failure, 137)
 	for _, path := range []string{path, alone} {
 		if said, err := os.ReadFile(path); err == nil {
-			t.Errorf("said %q", said)
+			t.Errorf("sent %q", said)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func TestAFarewellThatHangsHoldsNothing(t *testing.T) {
 	}
 }
 
-// A program for farewells that does not exist delays nothing either.
+// A program for farewells that does not exist causes no delay either.
 func TestAFarewellThatCannotStart(t *testing.T) {
 	j, _ := sharedJob(t, "1=crash,*=wait", "said")
 	j.cfg.Farewell = []string{"/nowhere/ditask"}

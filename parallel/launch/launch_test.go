@@ -45,7 +45,7 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// pieces keeps each write by itself.
+// pieces keeps each write separately.
 type pieces struct {
 	mu      sync.Mutex
 	written []string
@@ -132,7 +132,7 @@ func TestL14SuccessLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestNodesAreToldWhoTheyAre(t *testing.T) {
+func TestEnvironmentOfNodes(t *testing.T) {
 	for _, protocol := range []string{"ipc", "tcp"} {
 		j := newJob(t, 2, "*=env")
 		j.flags.Protocol, j.flags.Topology, j.flags.Labels = protocol, "alone", "gpu"
@@ -164,7 +164,7 @@ func TestL11FirstFailureIsReportedWithItsCode(t *testing.T) {
 	}
 }
 
-func TestNodesReceiveHowOftenToTellTheirStatus(t *testing.T) {
+func TestNodesReceiveTheIntervalOfTheirStatus(t *testing.T) {
 	j := newJob(t, 1, "*=interval")
 	j.cfg.StatusInterval = 7 * time.Second
 	expect(t, j.run(t), control.Success, 0)
@@ -217,7 +217,7 @@ func TestL12AlwaysFailingEndsAfterMaxRetries(t *testing.T) {
 	}
 }
 
-func TestTheOthersLearnOfACrash(t *testing.T) {
+func TestOtherNodesAreNotifiedOfACrash(t *testing.T) {
 	for _, recovering := range []bool{false, true} {
 		j := newJob(t, 2, "0=meet,1=crashmet")
 		j.cfg.Env.AutoRecover, j.cfg.Backoff = recovering, time.Hour // node 0 ends the job before
@@ -357,9 +357,9 @@ func TestL13KilledLauncherLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestWatchKillsWhatIsLeft runs the watcher in this process, over groups that it is
-// receiveMetrics of in several ways.
-func TestWatchKillsWhatIsLeft(t *testing.T) {
+// TestWatchKillsRemainingProcesses runs the watcher in this process, over groups that it
+// receives in several forms.
+func TestWatchKillsRemainingProcesses(t *testing.T) {
 	w := leak.Check(t)
 	addr := filepath.Join(w.Dir, "s")
 	begun := fmt.Sprint(time.Now().UnixNano())
@@ -393,9 +393,9 @@ func TestWatchKillsWhatIsLeft(t *testing.T) {
 			t.Errorf("%q: the socket: %v", c.lines, err)
 		}
 		_ = os.Remove(addr)
-		_ = os.Mkdir(w.Dir, 0o700) // it goes with its last socket
+		_ = os.Mkdir(w.Dir, 0o700) // it is removed with its last socket
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !c.kills {
-			t.Errorf("%q: the process has gone: %v", c.lines, err)
+			t.Errorf("%q: the process has ended: %v", c.lines, err)
 		}
 		want := map[bool]string{true: "signal: killed", false: "signal: terminated"}[c.kills]
 		if err := <-ended; err == nil || err.Error() != want {
@@ -404,7 +404,7 @@ func TestWatchKillsWhatIsLeft(t *testing.T) {
 	}
 }
 
-func TestAWatcherThatEndsIsSaid(t *testing.T) {
+func TestAWatcherThatEndsIsLogged(t *testing.T) {
 	j := newJob(t, 1, "*=wait")
 	j.cfg.Watcher = []string{"/bin/true"}
 	j.err.found = func(line string) {
@@ -535,7 +535,7 @@ func TestSupervisionGoesOnWhileStdoutIsPaused(t *testing.T) {
 	}
 }
 
-// The death of a node ends the job, although no process reads stderr either.
+// The end of a node ends the job, although no process reads stderr either.
 func TestSupervisionGoesOnWhileAllOutputIsPaused(t *testing.T) {
 	j := newJob(t, 2, "0=meet,1=crashmet")
 	out := stuck{make(chan struct{})}
@@ -544,8 +544,8 @@ func TestSupervisionGoesOnWhileAllOutputIsPaused(t *testing.T) {
 	expect(t, j.run(t), control.Failure, 137)
 }
 
-// A reader that is gone ends nothing, and is named at the end.
-func TestAReaderThatIsGoneEndsNothing(t *testing.T) {
+// A closed reader does not end the job, and is logged at the end.
+func TestClosedReaderDoesNotEndTheJob(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -562,7 +562,7 @@ func TestAReaderThatIsGoneEndsNothing(t *testing.T) {
 	}
 }
 
-func TestL15FullDiskIsSaidOnceAndTheJobGoesOn(t *testing.T) {
+func TestL15FullDiskIsLoggedOnceAndTheJobGoesOn(t *testing.T) {
 	j := newJob(t, 2, "*=lines")
 	j.flags.Topology = "alone"
 	j.cfg.LogDir = t.TempDir()
@@ -573,7 +573,7 @@ func TestL15FullDiskIsSaidOnceAndTheJobGoesOn(t *testing.T) {
 	}
 	expect(t, j.run(t), control.Success, 0)
 	if n := strings.Count(j.err.String(), "no space left on device"); n != 1 {
-		t.Errorf("said %d times", n)
+		t.Errorf("logged %d times", n)
 	}
 }
 
@@ -727,7 +727,7 @@ func TestSnapshotFollowsTheNodes(t *testing.T) {
 	}
 }
 
-func TestSnapshotTellsAFailureFromAnEnd(t *testing.T) {
+func TestSnapshotDistinguishesAFailureFromAnEnd(t *testing.T) {
 	j := newJob(t, 2, "0=meet,1=crashmet")
 	l := j.launcher(t)
 	if _, err := l.Run(t.Context()); err != nil {
@@ -738,9 +738,9 @@ func TestSnapshotTellsAFailureFromAnEnd(t *testing.T) {
 	}
 }
 
-// TestMetricsAreGatheredFromWhoAnswers has two nodes that count and one that does
+// TestMetricsAreGatheredFromNodesThatAnswer has two nodes that count and one that does
 // not answer.
-func TestMetricsAreGatheredFromWhoAnswers(t *testing.T) {
+func TestMetricsAreGatheredFromNodesThatAnswer(t *testing.T) {
 	j := newJob(t, 3, "1=wait,*=count")
 	l := j.launcher(t)
 	ready := make(chan struct{})

@@ -34,8 +34,8 @@ func prepared(t *testing.T, cfg Config) *Launcher {
 	return l
 }
 
-// The process that sends a farewell gets the line and the environment of the node.
-func TestAFarewellIsSaidWithTheEnvironmentOfTheNode(t *testing.T) {
+// The process that sends a farewell receives the line and the environment of the node.
+func TestAFarewellIsSentWithTheEnvironmentOfTheNode(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "received")
 	l := prepared(t, Config{
@@ -46,26 +46,26 @@ func TestAFarewellIsSaidWithTheEnvironmentOfTheNode(t *testing.T) {
 	n.incarnation = 7
 	l.sendFarewell(0, "exit code 3", true)
 	if l.saying != 1 || n.farewell == nil {
-		t.Fatalf("%d are said", l.saying)
+		t.Fatalf("%d are being sent", l.saying)
 	}
 	l.hasParted(<-l.parted)
 	l.waiters.Wait()
 	if l.saying != 0 || n.farewell != nil {
-		t.Errorf("after the end %d are said", l.saying)
+		t.Errorf("after the end %d are being sent", l.saying)
 	}
 	want := `{"type":"lost","lost":{"node":1,"incarnation":"7","reason":"exit code 3","final":true}}` + "\n1,7,," + dir + "\n"
 	if got, err := os.ReadFile(file); err != nil || string(got) != want {
-		t.Errorf("it gets %q, want %q; %v", got, want, err)
+		t.Errorf("it receives %q, want %q; %v", got, want, err)
 	}
 }
 
 // Nothing waits for a farewell that cannot be sent.
-func TestAFarewellThatCannotBeSaid(t *testing.T) {
+func TestAFarewellThatCannotBeSent(t *testing.T) {
 	for _, command := range [][]string{nil, {"/nowhere/ditask"}} {
 		l := prepared(t, Config{Farewell: command})
 		l.sendFarewell(0, "exit code 3", false)
 		if l.saying != 0 || l.nodes[0].farewell != nil {
-			t.Errorf("%q: %d are said", command, l.saying)
+			t.Errorf("%q: %d are being sent", command, l.saying)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestANodeIsFreedWithItsFarewell(t *testing.T) {
 		l.hasParted(parted{0, ended})
 		_, err = file.Stat()
 		if (n.socket == nil) != c.freed || (err != nil) != c.freed || (n.farewell != nil) != c.left || l.saying != 1 {
-			t.Errorf("%+v: socket %v, %v; farewell %v; %d are said", c, n.socket, err, n.farewell, l.saying)
+			t.Errorf("%+v: socket %v, %v; farewell %v; %d are being sent", c, n.socket, err, n.farewell, l.saying)
 		}
 		_ = file.Close()
 	}
@@ -146,14 +146,14 @@ func TestAnInterruptEndsFarewells(t *testing.T) {
 			l.endFarewells()
 			l.waiters.Wait()
 			if killed := !cmd.ProcessState.Success(); killed != c.killed || l.nodes[0].farewell != nil || l.saying != 0 {
-				t.Errorf("killed %v, %d are said", killed, l.saying)
+				t.Errorf("killed %v, %d are being sent", killed, l.saying)
 			}
 		})
 	}
 }
 
 // The rules may name a node whose process could not be started, or has just ended.
-func TestANodeWithoutAProcessIsToldNothing(t *testing.T) {
+func TestANodeWithoutAProcessReceivesNoMessage(t *testing.T) {
 	l := prepared(t, Config{})
 	l.do([]action{{do: sendSignal, signal: syscall.SIGTERM}, {do: kill}, {do: lose, note: "exit code 3"}, {do: restart}})
 	if s := l.Snapshot()[0]; s.Phase != Backoff || l.nodes[0].retired {
@@ -182,7 +182,7 @@ func TestAStartForgetsTheAttemptBefore(t *testing.T) {
 	l.waiters.Wait()
 }
 
-// A node that has ended is asked for nothing, and the log has no empty line.
+// A node that has ended receives no requests, and the log has no empty line.
 func TestNothingIsKeptOfAProcessThatHasEnded(t *testing.T) {
 	var log bytes.Buffer
 	l := prepared(t, Config{Stderr: &log})

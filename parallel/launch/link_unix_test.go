@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestLogThroughALinkOfAnotherUser lays a link over the log of a node. Only root can make one
+// TestLogThroughALinkOfAnotherUser puts a link in the place of the log of a node. Only root can make one
 // that belongs to another user; for others it is their own and is followed.
 func TestLogThroughALinkOfAnotherUser(t *testing.T) {
 	dir := t.TempDir()
@@ -33,6 +33,6 @@ func TestLogThroughALinkOfAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	if foreign != (string(b) == "kept") || foreign != strings.Contains(said.String(), "uid 12345") {
-		t.Errorf("%q in the file; said %q", b, said.String())
+		t.Errorf("%q in the file; logged %q", b, said.String())
 	}
 }

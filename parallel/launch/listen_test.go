@@ -13,7 +13,7 @@ import (
 	"github.com/ditask/ditask/internal/leak"
 )
 
-// A socket takes calls until it is closed, also in other processes that have its address.
+// A socket accepts calls until it is closed, also in other processes that have its address.
 func TestAClosedSocketRefusesCalls(t *testing.T) {
 	path := filepath.Join(leak.Check(t).Dir, "s", "s")
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil { // it is removed with its last socket
@@ -46,7 +46,7 @@ func TestAClosedSocketRefusesCalls(t *testing.T) {
 	}
 }
 
-// An error of listening has its cause, without the operation, and what to do.
+// An error of listening has its cause, without the operation, and the remedy.
 func TestAdviceOnErrorsOfListening(t *testing.T) {
 	wrapped := func(err error) error {
 		return &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", err)}

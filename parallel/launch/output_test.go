@@ -16,7 +16,7 @@ import (
 	"github.com/ditask/ditask/parallel/control"
 )
 
-// outputs is an output in a format, and what is written to its streams.
+// outputs is an output in a format, and the text of its streams.
 func outputs(format, dir string) (o *output, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -119,7 +119,7 @@ func TestFileOfANode(t *testing.T) {
 	}
 	o.flush(nil)
 	if stderr.Len() > 0 {
-		t.Errorf("it says %q", stderr)
+		t.Errorf("stderr has %q", stderr)
 	}
 	o, _, _ = outputs("json", dir)
 	o.open(4, 2, "").close()
@@ -129,7 +129,7 @@ func TestFileOfANode(t *testing.T) {
 	}
 }
 
-// A fault of a log folder is reported once, whichever node and write have it.
+// A fault of a log folder is reported once, for all nodes and writes.
 func TestFaultsOfTheLogFolderAreReportedOnce(t *testing.T) {
 	for name, fail := range map[string]func(o *output, n *nodeLog){
 		"open": func(o *output, _ *nodeLog) { o.dir = filepath.Join(o.dir, "none"); o.open(4, 0, "") },
@@ -211,8 +211,8 @@ func TestLinesThatCouldNotBeWrittenAreReportedOnce(t *testing.T) {
 	}
 }
 
-// A line of the launcher may quote what a node, and through it a peer, has said.
-func TestWhatTheLauncherSaysIsPrintable(t *testing.T) {
+// A line of the launcher may quote text of a node or its peers.
+func TestOutputOfTheLauncherIsPrintable(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		o, _, stderr := outputs(format, "")
 		f := newFailure(coreNode{id: 3}, exit{code: 1, role: "learner",
@@ -226,7 +226,7 @@ func TestWhatTheLauncherSaysIsPrintable(t *testing.T) {
 	}
 }
 
-// A node's own output stays as it is in a text, and stands for the same in JSON.
+// A node's own output is unchanged in text, and has the same meaning in JSON.
 func TestJSONOfANodesOutputIsPrintable(t *testing.T) {
 	o, stdout, _ := outputs("json", "")
 	n := o.open(1, 0, "")

@@ -15,7 +15,7 @@ import (
 	"github.com/ditask/ditask/internal/leak"
 )
 
-// ownGroup starts a process that waits, in a process group of its own.
+// ownGroup starts a process that waits, in a separate process group.
 func ownGroup(t *testing.T, own bool, environ ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sleep", "300")
@@ -79,7 +79,7 @@ func TestTheWatcherReceivesThatTheLauncherIsDone(t *testing.T) {
 	}
 }
 
-// A watcher of a launcher that has left no node waits for nothing.
+// A watcher of a launcher that has left no node ends without a wait.
 func TestAWatcherThatHasNothingToKillEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -98,6 +98,6 @@ func TestAWatcherIsOptional(t *testing.T) {
 	w.send(watchEnd, 7)
 	w.finish()
 	if _, err := startWatcher([]string{"/nonexistent"}, nil, nil); err == nil {
-		t.Error("a program that is not there is started")
+		t.Error("a missing program is started")
 	}
 }

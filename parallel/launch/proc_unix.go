@@ -19,7 +19,7 @@ func killGroupOf(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
 // groupIsThere reports whether a process group has a process, be it a zombie.
 func groupIsThere(pid int) bool { return !errors.Is(syscall.Kill(-pid, 0), syscall.ESRCH) }
 
-// watcherAttr gives a watcher a session of its own: no key of the terminal reaches it.
+// watcherAttr gives a watcher a separate session: no key of the terminal reaches it.
 func watcherAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // groupTime is the time that the killed are waited for. A killed process takes a

@@ -56,7 +56,7 @@ func TestEveryMessageIsASignOfLife(t *testing.T) {
 	})
 }
 
-// How often a node is still restarted is counted from its attempt, and is never 0 where
+// The number of remaining restarts follows from the attempt of a node, and is never 0 where
 // the launcher itself is started again.
 func TestANodeKnowsItsRestarts(t *testing.T) {
 	for _, c := range []struct {
@@ -74,7 +74,7 @@ func TestANodeKnowsItsRestarts(t *testing.T) {
 	}
 }
 
-// A node gets the address of the server and the folder of the job, if the job has them.
+// A node receives the address of the server and the folder of the job, if the job has them.
 func TestANodeHasTheServerAndTheFolderOfTheJob(t *testing.T) {
 	for dir, bus := range map[string]string{"": "", "out": "redis://h:1"} {
 		l := &Launcher{cfg: Config{Env: control.Env{Dir: dir, Bus: bus}}}
@@ -86,7 +86,7 @@ func TestANodeHasTheServerAndTheFolderOfTheJob(t *testing.T) {
 	}
 }
 
-// From the end of its process on, the lines of a node wait for nothing.
+// After the end of its process, the lines of a node are written without a wait.
 func TestTheLinesOfAnEndedProcessDoNotWait(t *testing.T) {
 	path, err := exec.LookPath("echo")
 	if err != nil {
@@ -119,7 +119,7 @@ func TestTheLinesOfAnEndedProcessDoNotWait(t *testing.T) {
 	_ = r.Close()
 }
 
-// A watcher takes no number whose group would be its own, or every process.
+// A watcher ignores numbers whose group would be its own, or every process.
 func TestTheWatcherTakesOnlyGroupsOfNodes(t *testing.T) {
 	w := watched{groups: map[int]bool{}}
 	for _, line := range []string{

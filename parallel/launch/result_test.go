@@ -141,9 +141,9 @@ func TestReportOfTheLastLines(t *testing.T) {
 	}
 }
 
-// Of several failures the first that a node has of its own began it all, and before it
-// that of the node which the first one blames.
-func TestTheFailureThatBeganItAll(t *testing.T) {
+// Of several failures the first that no other node caused is the cause, or, if it blames a node,
+// the failure of that node.
+func TestTheFirstOfSeveralFailures(t *testing.T) {
 	own := func(node int) Failure { return Failure{Node: node, Cause: node} }
 	blame := func(node, cause int) Failure { return Failure{Node: node, Cause: cause} }
 	late := func(node int) Failure { return Failure{Node: node, Cause: node, late: true} }

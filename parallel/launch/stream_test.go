@@ -40,7 +40,7 @@ func (r *reader) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pause makes it stop reading until the function is called that it returns.
+// pause makes it stop reading until the returned function is called.
 func (r *reader) pause() (resume func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,7 @@ func TestStreamDropsWhereItsReaderIsPaused(t *testing.T) {
 			t.Errorf("to fill it takes %v", d)
 		}
 		if d := took(func() { _, _ = s.Write(kib(256)) }); d != streamPatience {
-			t.Errorf("the first line too many waits %v", d)
+			t.Errorf("the first excess line waits %v", d)
 		}
 		if d := took(func() {
 			for i := range 1000 {
@@ -131,7 +131,7 @@ func TestStreamDropsWhereItsReaderIsPaused(t *testing.T) {
 }
 
 // The number of dropped lines is written where they are missing, also if lines come at once.
-func TestStreamSaysWhatIsMissingWhereItIs(t *testing.T) {
+func TestStreamCountsDroppedLinesInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reader{}
 		resume := r.pause()
@@ -156,13 +156,13 @@ func TestStreamSaysWhatIsMissingWhereItIs(t *testing.T) {
 		s.TryWrite([]byte("x"))
 		s.Flush(nil)
 		if strings.Contains(r.lines[len(r.lines)-1], "missing") {
-			t.Error("it is said twice")
+			t.Error("it is written twice")
 		}
 	})
 }
 
 // The launcher's own lines never wait, and have a reserve.
-func TestStreamSaysWithoutWaiting(t *testing.T) {
+func TestStreamWritesOwnLinesWithoutWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reader{}
 		resume := r.pause()
@@ -188,8 +188,8 @@ func TestStreamSaysWithoutWaiting(t *testing.T) {
 	})
 }
 
-// The output that a process has left at its end does not wait, and is not lost to a slow reader.
-func TestStreamHurriesAtTheEndOfAProcess(t *testing.T) {
+// The output that remains at the end of a process does not wait, and is not dropped for a slow reader.
+func TestStreamDoesNotWaitAtTheEndOfAProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reader{slow: time.Second}
 		s := NewStream(r, "text")
@@ -268,9 +268,9 @@ func TestStreamGoesOnAfterAnError(t *testing.T) {
 	})
 }
 
-// The line with the number of missing ones does not count itself, and the number is not forgotten when
+// The line with the number of dropped ones does not count itself, and the number is kept when
 // it cannot be written.
-func TestStreamCountsWhatIsMissingOnce(t *testing.T) {
+func TestStreamCountsDroppedLinesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reader{err: syscall.ENOSPC}
 		s := NewStream(r, "text")

@@ -30,7 +30,7 @@ func parse(t *testing.T, text string) map[string]*dto.MetricFamily {
 	return families
 }
 
-func TestWhatIsWrittenIsReadBack(t *testing.T) {
+func TestWrittenMetricsAreReadBack(t *testing.T) {
 	values := []float64{0, 1, -2, 0.125, 1e300, 1 << 60, 12345678, math.Inf(1), math.Inf(-1), math.NaN()}
 	words := []string{"", "plain", `a "quoted" \ word`, "two\nlines", `\n`, "ünïcode 世界", "{}=,# HELP x"}
 	var samples []metrics.Sample
@@ -77,7 +77,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	}
 }
 
-func TestTextThatIsNoUTF8IsMended(t *testing.T) {
+func TestInvalidUTF8IsReplaced(t *testing.T) {
 	var b strings.Builder
 	_ = metrics.Write(&b, []metrics.Sample{{Name: metrics.NodeUp, Labels: []string{"node", "\xff1"}, Value: 1}})
 	if got := parse(t, b.String())[metrics.NodeUp].GetMetric()[0].GetLabel()[0].GetValue(); got != "\uFFFD1" {
@@ -99,7 +99,7 @@ func TestNamesFollowTheConventions(t *testing.T) {
 }
 
 // TestTheGuideHasEveryMetric compares the table in docs/observability.md with the
-// one that the program has, both ways, word for word.
+// table of the program; both must be equal.
 func TestTheGuideHasEveryMetric(t *testing.T) {
 	text, err := os.ReadFile("../../docs/observability.md")
 	if err != nil {
@@ -169,7 +169,7 @@ func TestLabelOfASample(t *testing.T) {
 	}
 }
 
-// short takes some bytes and fails.
+// short accepts some bytes and then fails.
 type short int
 
 func (s *short) Write(b []byte) (int, error) {

@@ -7,7 +7,7 @@ import (
 	"github.com/ditask/ditask/parallel/rundir"
 )
 
-// TestHeldDoesNotDisturb: it reports the lock, and a job that takes the folder at the same moment gets it.
+// TestHeldDoesNotDisturb: it reports the lock, and a job that takes the folder at the same moment succeeds.
 func TestHeldDoesNotDisturb(t *testing.T) {
 	dir := t.TempDir()
 	held := func(want bool) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestLinksOfAnotherUserInARunFolder lays links over a folder and over its lock. Only root can
+// TestLinksOfAnotherUserInARunFolder puts links in the places of a folder and of its lock. Only root can
 // make one that belongs to another user; for others, both are their own and are followed.
 func TestLinksOfAnotherUserInARunFolder(t *testing.T) {
 	for _, place := range []string{"folder", LockFile} {

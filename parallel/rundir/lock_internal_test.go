@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A descriptor that is closed stands for a file system that refuses.
-func TestWhatCannotBeLockedIsNotHeld(t *testing.T) {
+// A closed descriptor represents a file system without locks.
+func TestUnlockableFileIsNotHeld(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -22,8 +22,8 @@ func TestWhatCannotBeLockedIsNotHeld(t *testing.T) {
 	}
 }
 
-// The holder of a lock has its file if the path leads to it still.
-func TestFileThatWasReplacedIsAnother(t *testing.T) {
+// The holder of a lock has its file if the path still leads to it.
+func TestReplacedFileIsAnother(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	path := filepath.Join(dir, LockFile)
 	create := func() *os.File {

@@ -39,7 +39,7 @@ func TestAFolderIsLockedOnce(t *testing.T) {
 	l.Release()
 }
 
-// Take removes everything that it has made again, unless the run has written.
+// Release removes everything that Take has made, unless the run has written files.
 func TestReleaseLeavesNoEmptyFolder(t *testing.T) {
 	root := t.TempDir()
 	for _, writes := range []bool{false, true} {
@@ -84,7 +84,7 @@ func TestOneOfManyHasTheLock(t *testing.T) {
 					t.Errorf("%d have the lock", n)
 				}
 				if text, err := os.ReadFile(filepath.Join(dir, rundir.LockFile)); err != nil || !strings.Contains(string(text), `"`+job+`"`) {
-					t.Errorf("%s has the lock, and its file says %q, %v", job, text, err)
+					t.Errorf("%s has the lock, and its file has %q, %v", job, text, err)
 				}
 				inside.Add(-1)
 				l.Release()
@@ -117,8 +117,8 @@ func TestHolderThatCannotBeWrittenHasNoLock(t *testing.T) {
 	take(t, dir, "next").Release()
 }
 
-// The file of a holder that was killed stays, and may be longer than what the next one writes.
-func TestFileOfADeadHolderIsReplaced(t *testing.T) {
+// The file of a killed holder remains, and may be longer than the text of the next one.
+func TestFileOfAnEndedHolderIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, rundir.LockFile)
 	if err := os.WriteFile(path, []byte(`{"job":"dead","pid":7}`+strings.Repeat("x", 1000)), 0o600); err != nil {
@@ -130,13 +130,13 @@ func TestFileOfADeadHolderIsReplaced(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	l.Release()
-	l.Release() // no other's
+	l.Release() // releases only its own lock
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("left: %v, %v", entries, err)
 	}
 }
 
-// A second release does not remove what the next holder has.
+// A second release does not remove the file of the next holder.
 func TestReleaseCountsOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "one")
 	first := take(t, dir, "first")
@@ -149,7 +149,7 @@ func TestReleaseCountsOnce(t *testing.T) {
 	}
 }
 
-func TestHolderThatHasNotSaidSoYet(t *testing.T) {
+func TestHolderThatHasNotWrittenItsFileYet(t *testing.T) {
 	dir := t.TempDir()
 	defer take(t, dir, "first").Release()
 	for _, text := range []string{"", `{"job":"fir`, `{"job":"first","pid":"many"}`} {
@@ -173,7 +173,7 @@ func TestErrorNamesTheHolder(t *testing.T) {
 	}
 }
 
-// Take removes everything that it has made again when it fails.
+// Take removes everything that it has made when it fails.
 func TestFolderThatCannotBeLockedIsNotLeft(t *testing.T) {
 	root := t.TempDir()
 	if runtime.GOOS == "linux" {
@@ -191,7 +191,7 @@ func TestFolderThatCannotBeLockedIsNotLeft(t *testing.T) {
 	}
 }
 
-func TestLockThatCannotBeMadeIsNotTriedForever(t *testing.T) {
+func TestRetriesOfALockAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink(filepath.Join(dir, "missing", "file"), filepath.Join(dir, rundir.LockFile)); err != nil {
 		t.Fatal(err)

@@ -169,7 +169,7 @@ func TestClearRemovesTheRun(t *testing.T) {
 	claim(t, dir, "new", began)
 }
 
-func TestClearReportsWhatItCannotRemove(t *testing.T) {
+func TestClearReportsFilesItCannotRemove(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "a.safetensors"), 0o700); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestAMarkThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// The name of a folder is no pattern.
+// The name of a folder is not treated as a pattern.
 func TestFolderWithBracketsInItsName(t *testing.T) {
 	for _, name := range []string{"lr[1e-3]", "lr[", "a*"} {
 		dir := filepath.Join(t.TempDir(), name)
@@ -229,7 +229,7 @@ func TestResumeReportsAFolderThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A mark without a time is that of a run too, and of equal times the last name wins.
+// A mark without a time also marks a run, and of equal times the last name is chosen.
 func TestResumeOfRunsWithoutTimes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, job := range []string{"a", "b"} {
@@ -241,7 +241,7 @@ func TestResumeOfRunsWithoutTimes(t *testing.T) {
 	}
 }
 
-// Errors name folders so that they are found from any other.
+// Errors have the absolute paths of folders.
 func TestErrorsNameTheWholePath(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -263,7 +263,7 @@ func TestErrorsNameTheWholePath(t *testing.T) {
 	}
 }
 
-// The mark is one line of JSON, which others read.
+// The mark is one line of JSON, which other programs read.
 func TestMarkIsWrittenOnce(t *testing.T) {
 	dir := t.TempDir()
 	claim(t, dir, "first", began)

@@ -79,7 +79,7 @@ func layout(t *testing.T, tasks []vars, f placement.Flags) string {
 			t.Fatalf("task %d: %v", i, err)
 		}
 		if s.ProcID != i {
-			t.Fatalf("task %d says that it is %d: a task is missing", i, s.ProcID)
+			t.Fatalf("task %d has the number %d: a task is missing", i, s.ProcID)
 		}
 		f.Job = s.Job()
 		plan, err := placement.New(f, s.Site())
@@ -104,7 +104,7 @@ func layout(t *testing.T, tasks []vars, f placement.Flags) string {
 		}
 	}
 	if len(meetings) != 1 {
-		t.Errorf("the nodes meet at %v", slices.Sorted(maps.Keys(meetings)))
+		t.Errorf("the nodes dial %v", slices.Sorted(maps.Keys(meetings)))
 	}
 	return strings.Join(words, " ")
 }
@@ -168,7 +168,7 @@ func TestL8PlanOfATask(t *testing.T) {
 		f    placement.Flags
 		want string
 	}{
-		// On one host nothing is open to others, and only one port is fixed.
+		// On one host no port is open to other hosts, and only one port is fixed.
 		{"srun-n4", 0, placement.Flags{}, "0 tcp://127.0.0.1:20005"},
 		{"srun-n4", 2, placement.Flags{}, "2 tcp://127.0.0.1:0 > tcp://127.0.0.1:20005"},
 		{"srun-n4", 2, placement.Flags{Workers: 2},
@@ -217,7 +217,7 @@ func TestL8PlanOfATask(t *testing.T) {
 	}
 }
 
-func TestL8WhatCannotBeKnownIsRefused(t *testing.T) {
+func TestL8UnknownPlacesAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		file string
 		f    placement.Flags

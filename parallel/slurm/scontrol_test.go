@@ -15,7 +15,7 @@ import (
 
 // A list that is accepted here has the same meaning for the installed Slurm, and a list that Slurm
 // refuses is refused here.
-func TestL8HostsAsTheInstalledScontrolSaysThem(t *testing.T) {
+func TestL8HostsMatchTheInstalledScontrol(t *testing.T) {
 	slurmtest.Programs(t)
 	lists := []string{"a[1-2]b", "n[1-2,5],gpu[1-2]-ib0", "a[]", "a[2-1]", "a[1-2-3]", "a[1-65537]", "a[x]"}
 	for list := range hostnames() {

@@ -48,7 +48,7 @@ func TestL8HostsAsScontrolPrintsThem(t *testing.T) {
 	}
 }
 
-func TestL8HostsRefusesASlip(t *testing.T) {
+func TestL8HostsRefusesMalformedLists(t *testing.T) {
 	for list, want := range map[string]string{
 		"":                      "host list: no host",
 		",":                     "host list: no host",
@@ -143,7 +143,7 @@ func TestL7FaultsNameVariableAndValue(t *testing.T) {
 	}
 }
 
-// sbatch called inside of a step hands that step's variables on.
+// sbatch called inside of a step passes on that step's variables.
 func TestL7VariablesOfAnotherStepAreRefused(t *testing.T) {
 	v := step(t, "sbatch-in-a-step", "stale")[0]
 	if s, err := slurm.Parse(v.lookup); err == nil || !strings.Contains(err.Error(), "n2 is no host of SLURM_JOB_NODELIST=n1") {

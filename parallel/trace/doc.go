@@ -10,7 +10,7 @@
 //		...
 //	}
 //
-// Each start of a node writes a file of its own, each record by one write before
+// Each start of a node writes a separate file, each record by one write before
 // the message continues: what a node that crashed had received last is there. The
 // payloads of what it receives are in the file, so that they can be given to it
 // again; of what it sends only the sizes are.

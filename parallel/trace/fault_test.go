@@ -50,7 +50,7 @@ func TestFileThatCannotBeWrittenEndsTheRecording(t *testing.T) {
 				t.Errorf("%s: over %v, full %v", name, r.over, r.Full())
 			}
 			if r.Ready(); r.size != size {
-				t.Errorf("%s: it went on", name)
+				t.Errorf("%s: it has continued", name)
 			}
 		}
 		err := r.Close()
@@ -124,7 +124,7 @@ func TestLimitIsExact(t *testing.T) {
 		if r.Full() != full || r.over != full {
 			t.Errorf("limit %d of %d: full %v", limit, need, r.Full())
 		}
-		r.Ready() // nothing comes after the end
+		r.Ready() // no record follows the end
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
@@ -205,8 +205,8 @@ func raw(records ...string) []byte {
 	return b
 }
 
-// TestRecordsThatAreNone is the table of what a reader refuses, and of the shortest that it takes.
-func TestRecordsThatAreNone(t *testing.T) {
+// TestMalformedRecords is the table of records that a reader refuses, and of the shortest that it accepts.
+func TestMalformedRecords(t *testing.T) {
 	event, err := json.Marshal(Event{Name: "e"})
 	if err != nil {
 		t.Fatal(err)
@@ -255,8 +255,8 @@ func TestRecordsThatAreNone(t *testing.T) {
 	}
 }
 
-// TestWrongRecordThatIsTornIsWrong: a file that is no trace is not taken for one that ends early.
-func TestWrongRecordThatIsTornIsWrong(t *testing.T) {
+// TestTornMalformedRecordIsMalformed: a file that is not a trace is not treated as one that ends early.
+func TestTornMalformedRecordIsMalformed(t *testing.T) {
 	whole := raw("\x04" + strings.Repeat("\x00", receivedHead) + strings.Repeat("x", 100))
 	r := NewReader(bytes.NewReader(whole[:len(whole)-50]))
 	if _, err := r.Next(); !errors.Is(err, ErrFormat) || r.Torn() {
@@ -324,7 +324,7 @@ func TestPayloadsThatAreNotAskedForTakeNoMemory(t *testing.T) {
 	}
 }
 
-// TestPayloadThatIsNotWrittenEndsTheRecording has the reader of a pipe go away within a payload, after its record's head.
+// TestPayloadThatIsNotWrittenEndsTheRecording closes the reader of a pipe within a payload, after its record's head.
 func TestPayloadThatIsNotWrittenEndsTheRecording(t *testing.T) {
 	r, _ := create(t, 0)
 	_ = r.file.Close()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestTraceIsPrivate makes a trace where others could read it, or have it written to a file of
+// TestTraceIsPrivate makes a trace where other users could read it, or redirect it to a file of
 // their choice: with an open umask, over a file that was readable, and through a link.
 func TestTraceIsPrivate(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))

@@ -67,7 +67,7 @@ func read(t *testing.T, b []byte, payloads bool) (*trace.Reader, []trace.Record)
 	}
 }
 
-func TestWhatIsRecordedIsReadBack(t *testing.T) {
+func TestRecordsAreReadBack(t *testing.T) {
 	b := record(t, 0, 2)
 	for _, payloads := range []bool{true, false} {
 		want := []trace.Record{
@@ -94,7 +94,7 @@ func TestWhatIsRecordedIsReadBack(t *testing.T) {
 	}
 }
 
-func TestAFullFileSaysSoAndEnds(t *testing.T) {
+func TestAFullFileHasALastRecord(t *testing.T) {
 	_, got := read(t, record(t, 150_000, 5), false)
 	last := got[len(got)-1]
 	if last.End == nil || last.End.Reason != trace.EndLimit {
@@ -111,7 +111,7 @@ func TestAFullFileSaysSoAndEnds(t *testing.T) {
 	}
 }
 
-// TestATornFileIsReadUpToThere cuts a file everywhere, as the death of its writer
+// TestATornFileIsReadUpToThere cuts a file at every byte, as a killed writer
 // may.
 func TestATornFileIsReadUpToThere(t *testing.T) {
 	b := record(t, 0, 1)
@@ -120,7 +120,7 @@ func TestATornFileIsReadUpToThere(t *testing.T) {
 	for n := 8; n < len(b); n++ {
 		r, got := read(t, b[:n], n%2 == 0)
 		if len(got) > len(all) {
-			t.Fatal("more than there is")
+			t.Fatal("more records than were written")
 		}
 		if !r.Torn() {
 			whole++

@@ -155,7 +155,7 @@ func TestLostData(t *testing.T) {
 	})
 }
 
-// The last message is lost: a young connection of a lossy server finds out by itself, an end by its offset.
+// The last message is lost: a young connection of a lossy server detects it by probing, an end by its offset.
 func TestLostLastMessage(t *testing.T) {
 	each(t, func(t *testing.T, n *brokertest.Network, a, b net.Conn) {
 		n.Edit(only(kindData, func(*broker.Message) int { return 0 }))
@@ -174,7 +174,7 @@ func TestLostLastMessage(t *testing.T) {
 	})
 }
 
-// An impossible message breaks the connection.
+// A message that the protocol does not allow breaks the connection.
 func TestMessagesThatBreak(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind, as byte
@@ -259,7 +259,7 @@ func TestClose(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, err := b.Write([]byte("x")); err == nil {
-			t.Error("the other side writes")
+			t.Error("a write of the other side succeeds")
 		}
 		if got, err := io.ReadAll(b); string(got) != last || err != nil {
 			t.Errorf("%d bytes, %v", len(got), err)
@@ -382,7 +382,7 @@ func TestWaits(t *testing.T) {
 		go func() { _, err := a.Write(make([]byte, 4*brokertest.Window)); ended <- err }()
 		synctest.Wait()
 		if len(ended) != 0 {
-			t.Error("a wait ends without a reason")
+			t.Error("a wait ends without an error")
 		}
 		_ = a.Close()
 		for range 2 {
@@ -410,7 +410,7 @@ func TestDials(t *testing.T) {
 				return err
 			}
 			if err := dial(); !errors.Is(err, broker.ErrRefused) {
-				t.Errorf("%s: nobody: %v", name, err)
+				t.Errorf("%s: no listener: %v", name, err)
 			}
 			l, err := there.Listen(t.Context(), "x")
 			if err != nil {
@@ -446,7 +446,7 @@ func TestDials(t *testing.T) {
 			n.Edit(nil)
 			n.Forget("x")
 			if err := dial(); err == nil {
-				t.Errorf("%s: a node that was killed answers", name)
+				t.Errorf("%s: a dial of a killed node succeeds", name)
 			}
 			_ = l.Close()
 			here.Release()
@@ -458,7 +458,7 @@ func TestDials(t *testing.T) {
 	}
 }
 
-// Every connection of a hub breaks with the first reason, and the others learn it.
+// Every connection of a hub breaks with the first reason, and the other ends receive it.
 func TestBreakAll(t *testing.T) {
 	for name, kind := range kinds {
 		synctest.Test(t, func(t *testing.T) {

@@ -15,10 +15,10 @@ import (
 // Addr is an address on a broker, bus://word.
 type Addr string
 
-// Network is "bus".
+// Network returns "bus".
 func (Addr) Network() string { return "bus" }
 
-// String is the address.
+// String returns the address.
 func (a Addr) String() string { return string(a) }
 
 // deadline wakes the waiters of a direction when it passes.
@@ -31,10 +31,10 @@ type deadline struct {
 type conn struct {
 	hub           *Hub
 	id            uint64
-	own           string // place of this end
+	own           string // of this end
 	local, remote Addr
-	from          Peer          // of a connection that the other side has dialled
-	up            chan struct{} // closed when the other side has answered, or will not
+	from          Peer          // the peer of a connection that the other side has dialled
+	up            chan struct{} // closed when the other side has answered, or cannot answer any more
 
 	sending sync.Mutex // held while messages are published directly, in their order
 	one     [1]*Message
@@ -49,13 +49,13 @@ type conn struct {
 	closed     bool        // by this side
 	ended      bool        // by the other side
 	err        error       // why the connection broke
-	resetSent  bool        // the other side knows of that
-	unwritable error       // why nothing can be written, while what has arrived can be read to its end
+	resetSent  bool        // the other side has been notified
+	unwritable error       // why nothing can be written; data that has arrived can still be read
 	probe      *time.Timer // while the connection is young
 
-	queued  bool       // is among those that have something to send
-	out     []*Message // to be sent
-	due     bool       // the other side has to learn of consumed
+	queued  bool       // is in the hub's list of connections with something to send
+	out     []*Message // waiting to be sent
+	due     bool       // consumed must be sent to the other side
 	sent    uint64     // bytes taken from Write
 	used    uint64     // of the other side's window, in all
 	acked   uint64     // of used, returned
@@ -79,7 +79,8 @@ func (h *Hub) newConn(local, remote Addr) *conn {
 
 func (c *conn) hello() hello { return hello{Peer{c.hub.cfg.Inbox, c.id}, c.hub.cfg.Window} }
 
-// setPeer records the other end. The mutex is held, or no other goroutine has the connection.
+// setPeer records the other end. The mutex is held, or no other goroutine has a reference to the
+// connection.
 func (c *conn) setPeer(peer hello) {
 	c.answer, c.peer, c.place = true, peer, c.hub.cfg.Broker.Place(peer.Peer)
 	c.piece = min(c.hub.cfg.BodyBytes, peer.window/4-CostBytes)
@@ -89,7 +90,7 @@ func (c *conn) setPeer(peer hello) {
 	c.answered()
 }
 
-// answered lets a dial continue. The mutex is held, or no other goroutine has the connection.
+// answered ends the wait of a dial. The mutex is held, or no other goroutine has a reference to the connection.
 func (c *conn) answered() {
 	select {
 	case <-c.up:
@@ -98,15 +99,15 @@ func (c *conn) answered() {
 	}
 }
 
-// accept answers a dial. No other goroutine has the connection yet.
+// accept answers a dial. No other goroutine has a reference to the connection yet.
 func (c *conn) accept(peer hello) {
 	c.setPeer(peer)
 	c.out = append(c.out, c.hub.control(head{kind: kindAccept, to: peer.ID, consumed: Version}, c, c.hello(), ""))
 }
 
-// probeIn sends a message after a while, then after twice that, and so on up to a few seconds: if the
-// last message was lost, the offset of this one shows it to the other side. Later the heartbeats of
-// the session do that. The mutex is held.
+// probeIn sends a message after d, then after twice d, and so on up to a few seconds: if the last
+// message was lost, the offset of this one shows that to the other side. Later the heartbeats of the
+// session have this effect. The mutex is held.
 func (c *conn) probeIn(d time.Duration) {
 	if c.closed || c.err != nil || c.ended || d > 4*time.Second {
 		return
@@ -120,7 +121,7 @@ func (c *conn) probeIn(d time.Duration) {
 	})
 }
 
-// push sends the waiting messages, or has the writer do it.
+// push sends the waiting messages, or schedules the writer to send them.
 func (c *conn) push() {
 	if c.hub.cfg.Direct {
 		c.flush()
@@ -131,7 +132,7 @@ func (c *conn) push() {
 	c.schedule()
 }
 
-// schedule has the writer look at the connection. The mutex is held.
+// schedule adds the connection to those that the writer sends for. The mutex is held.
 func (c *conn) schedule() {
 	if !c.queued {
 		c.queued = true
@@ -139,7 +140,7 @@ func (c *conn) schedule() {
 	}
 }
 
-// next removes the next message to be sent, nil if there is none. The mutex is held.
+// next removes and returns the next message to be sent, nil if there is none. The mutex is held.
 func (c *conn) next() *Message {
 	var m *Message
 	switch {
@@ -162,7 +163,7 @@ func (c *conn) next() *Message {
 	return m
 }
 
-// take gives the writer the next message of the connection, and its number of bytes.
+// take appends the waiting messages of the connection to the writer's batch, and returns their number of bytes.
 func (c *conn) take(batch []*Message) ([]*Message, int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +199,8 @@ func (c *conn) flush() {
 
 const cannotSend = "the other side cannot send"
 
-// receive handles a message of the other end. The error is that of an impossible message.
+// receive handles a message of the other end. It returns an error for a message that the protocol
+// does not allow.
 func (c *conn) receive(h head, body []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,7 +216,7 @@ func (c *conn) receive(h head, body []byte) error {
 		c.failLocked(errors.New(printable.Text(string(body))), "")
 		return nil
 	case !c.answer && h.kind != kindFin:
-		return nil // the answer was lost, and will come again; data are then missing
+		return nil // the answer was lost and will be sent again; these bytes are then missing
 	case h.consumed > c.used:
 		return fmt.Errorf("%w: %d bytes consumed of %d", ErrMalformed, h.consumed, c.used)
 	}
@@ -242,7 +244,7 @@ func (c *conn) receive(h head, body []byte) error {
 	return nil
 }
 
-// accepted handles the answer of the side that was dialled. The mutex is held.
+// accepted handles the answer to a dial. The mutex is held.
 func (c *conn) accepted(h head, body []byte) error {
 	if c.answer {
 		return nil // the same message again
@@ -298,7 +300,7 @@ func (c *conn) gone(err error) {
 	}
 }
 
-// broken reports whether sending has become useless.
+// broken reports whether nothing more can be sent.
 func (c *conn) broken() bool {
 	if c == nil {
 		return false
@@ -308,7 +310,7 @@ func (c *conn) broken() bool {
 	return c.err != nil || c.ended || c.unwritable != nil
 }
 
-// why is the error of a connection that this side has closed.
+// why returns the error of a connection that this side has closed.
 func (c *conn) why() error {
 	switch {
 	case c.err != nil:
@@ -319,7 +321,7 @@ func (c *conn) why() error {
 	return net.ErrClosed
 }
 
-// Read reads the data that has arrived, as much as fits. Data that arrived before the connection broke
+// Read reads as much of the arrived data as fits. Data that arrived before the connection broke
 // can still be read.
 func (c *conn) Read(b []byte) (int, error) {
 	c.mu.Lock()
@@ -353,7 +355,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	return total, nil
 }
 
-// readErr is the reason why a read returns no bytes. The mutex is held.
+// readErr returns the reason why a read returns no bytes. The mutex is held.
 func (c *conn) readErr() error {
 	switch {
 	case c.closed:
@@ -362,13 +364,13 @@ func (c *conn) readErr() error {
 		return os.ErrDeadlineExceeded
 	case len(c.in) > 0:
 		return nil
-	case c.ended: // all data has arrived, whatever came after it
+	case c.ended: // all data has arrived
 		return io.EOF
 	}
 	return c.err
 }
 
-// Write writes all of b, and waits where the other side is behind.
+// Write writes all of b, and waits for room in the other side's window.
 func (c *conn) Write(b []byte) (int, error) {
 	bufs := net.Buffers{b}
 	n, err := c.write(&bufs, true)
@@ -417,7 +419,7 @@ func (c *conn) write(bufs *net.Buffers, wait bool) (total int64, err error) {
 	}
 }
 
-// put takes at most one message's worth of the left bytes of bufs, if there is room. The mutex is held.
+// put takes at most one message of the remaining bytes of bufs, if there is room. The mutex is held.
 func (c *conn) put(bufs *net.Buffers, left int) (int, error) {
 	switch {
 	case c.closed:
@@ -461,7 +463,7 @@ func (c *conn) put(bufs *net.Buffers, left int) (int, error) {
 	return n, nil
 }
 
-// Close ends both directions. It does not wait, but for the last user of a hub.
+// Close ends both directions. It waits only if it releases the hub's last use.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -510,10 +512,10 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return c.SetWriteDeadline(t)
 }
 
-// SetReadDeadline bounds the waiting of Read.
+// SetReadDeadline bounds the wait of Read.
 func (c *conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.readBy, &c.readable, t) }
 
-// SetWriteDeadline bounds the waiting of Write for room in the window.
+// SetWriteDeadline bounds the wait of Write for room in the window.
 func (c *conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.writeBy, &c.writable, t) }
 
 func (d *deadline) stop() {

@@ -5,9 +5,9 @@
 //	l, err := h.Listen(ctx, "node.0")
 //	c, err := other.Dial(ctx, "node.0")
 //
-// An adapter implements [Broker] and gives what comes to [Hub.Deliver]. The server may lose messages, or repeat them in their
-// order: data are numbered by bytes, so a connection delivers all bytes in order or breaks with an error that names the bytes
-// that are missing. The sessions of package router then dial again and continue where they were.
+// An adapter implements [Broker] and passes received messages to [Hub.Deliver]. The server may lose messages, or repeat them in
+// order. Data are numbered by bytes, so a connection delivers all bytes in order or breaks with an error that names the missing
+// bytes. The sessions of package router then dial again and continue where they were.
 //
 // # The wire
 //
@@ -23,17 +23,17 @@
 //	3 data    bytes
 //	4 ack     nothing
 //	5 fin     nothing: the sender has closed the connection
-//	6 reset   why the connection has broken, in words, or that there is none
+//	6 reset   the reason, in words: the connection has broken, or does not exist
 //
-// A message of data takes the size of its body and 256 bytes more of the receiver's window, until it has been read. Messages
-// tell what has been returned so far; an ack does when a quarter of the window was read. A body is at most a quarter of the
+// A message of data takes the size of its body and 256 bytes more of the receiver's window, until it has been read. Every
+// message has the number of returned bytes; an ack follows when a quarter of the window was read. A body is at most a quarter of the
 // window, less those 256 bytes.
 //
-// A dial or an accept of another version is refused with an error that names both. Version 1 had two wires, one over each server.
+// A dial or an accept of another version is refused with an error that names both. Version 1 had a different format for each server.
 //
 // # Concurrency
 //
 // A [Hub] and its connections are safe for concurrent use. Run is the only goroutine of a hub; it ends after the last
-// [Hub.Release]. Deliver and Close of a connection wait for nothing, but for the last user's, which waits 2 s at most for what
-// was written.
+// [Hub.Release]. Deliver and Close of a connection do not wait, except that Close of the last user waits up to 2 s until the
+// written data are published.
 package broker

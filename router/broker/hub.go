@@ -22,7 +22,7 @@ type Message struct {
 	From  string // place of the sender; empty in a reset
 	Bytes []byte // only until Publish returns
 	// Err is set by Publish: nil if the broker has the message, ErrInboxGone if the place has ended, ErrAgain if that is not known
-	// and the message is to be published again. Any other error breaks the connection.
+	// and the message must be published again. Any other error breaks the connection.
 	Err error
 
 	c *conn // nil in a reset
@@ -31,7 +31,7 @@ type Message struct {
 var (
 	// ErrInboxGone is the error of a message whose place has ended.
 	ErrInboxGone = errors.New("the other side's inbox is gone")
-	// ErrAgain is the error of a message that has to be published again.
+	// ErrAgain is the error of a message that must be published again.
 	ErrAgain = errors.New("not sent")
 	// ErrRefused is the error of a dial that is not accepted.
 	ErrRefused = errors.New("connection refused")
@@ -46,28 +46,28 @@ type Broker interface {
 	Publish(messages []*Message)
 	// Claim lets others find this inbox under a word, until release is called.
 	Claim(ctx context.Context, word string) (release func(), err error)
-	// Find is the place to which a dial of a word is sent. It returns ErrRefused if there is none.
+	// Find returns the place to which a dial of a word is sent, or ErrRefused if there is none.
 	Find(ctx context.Context, word string) (place string, err error)
-	// Place is the inbox of an end of a connection.
+	// Place returns the inbox of an end of a connection.
 	Place(end Peer) string
 	// Close ends the connection with the server, after wrote is closed or ctx has ended.
 	Close(ctx context.Context, wrote <-chan struct{})
 }
 
-// Config describes a broker to its hub. All fields but Most, Name and Broken are needed.
+// Config describes a broker to its hub. All fields except Most, Name and Broken are required.
 type Config struct {
 	Broker    Broker
 	Inbox     string     // its name, of NewInbox
 	Window    int        // bytes that may be under way to an end of this hub
-	MinWindow int        // the least window of another hub that is accepted, in bytes
-	MaxWindow int        // and the largest
+	MinWindow int        // the smallest accepted window of another hub, in bytes
+	MaxWindow int        // the largest
 	BodyBytes int        // the largest body of a message
 	Most      func() int // bytes of the largest message that the server takes now; nil: it takes any
-	Direct    bool       // Write publishes by itself; else one goroutine publishes for all
+	Direct    bool       // Write publishes directly; else one goroutine publishes for all
 	Lossy     bool       // the broker may lose messages while it runs: a dial is sent again
 	Loss      string     // why bytes may be missing, and what to do
 	Name      string     // of this node, for the addresses that others see; empty: that of the inbox
-	// Broken is called for each connection that broke for a fault; nil: it is not.
+	// Broken, if not nil, is called for each connection that broke because of a fault.
 	Broken func(with net.Addr, err error)
 }
 
@@ -79,15 +79,15 @@ func NewInbox() string {
 }
 
 const (
-	backlog    = 1024                   // connections that wait for Accept: all nodes of a large job may dial at once
-	patience   = 500 * time.Millisecond // a dial waits so long before it looks, or asks, again
-	batchBytes = 1 << 20                // from which on a batch is published
-	maxUnbound = 16 << 10               // resets that wait; more are dropped, for a hostile flood of dials
+	backlog    = 1024                   // connections waiting for Accept: all nodes of a large job may dial at once
+	patience   = 500 * time.Millisecond // the wait of a dial before it is sent, or the place is looked up, again
+	batchBytes = 1 << 20                // a batch of at least this size is published
+	maxUnbound = 16 << 10               // waiting resets; more are dropped, against a hostile flood of dials
 	lingerTime = 2 * time.Second        // the last Close waits for the server
 )
 
-// Hub is one inbox: its listeners, its connections, and the goroutine that sends for them. It lives until all that use it
-// have released it; that of New is the first.
+// Hub is one inbox: its listeners, its connections, and the goroutine that sends for them. It ends when all its users
+// have released it; the caller of New is the first.
 type Hub struct {
 	cfg    Config
 	nextID atomic.Uint64
@@ -168,7 +168,7 @@ func (h *Hub) CloseAll() {
 	}
 }
 
-// BreakAll breaks every connection, and sends the other sides why.
+// BreakAll breaks every connection, and sends the reason to the other sides.
 func (h *Hub) BreakAll(err error, why string) {
 	h.mu.Lock()
 	all := make([]*conn, 0, len(h.conns))
@@ -181,7 +181,7 @@ func (h *Hub) BreakAll(err error, why string) {
 	}
 }
 
-// Words are those on which the hub listens.
+// Words returns the words on which the hub listens.
 func (h *Hub) Words() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -202,12 +202,12 @@ func (h *Hub) forget(c *conn) {
 	}
 }
 
-// control is a dial or an accept.
+// control returns a dial or an accept.
 func (h *Hub) control(head head, c *conn, hi hello, rest string) *Message {
 	return &Message{Bytes: append(appendHello(appendHead(nil, head), hi), rest...), c: c}
 }
 
-// data is a message with room for a body.
+// data returns a message with room for a body.
 func (h *Hub) data(c *conn) *Message {
 	m := h.bodies.Get().(*Message)
 	m.Bytes, m.Err, m.c = m.Bytes[:0], nil, c
@@ -222,7 +222,7 @@ func (h *Hub) recycle(m *Message) {
 	}
 }
 
-// Dial connects to the hub that has claimed a word, and waits until that answers.
+// Dial connects to the hub that has claimed a word, and waits for its answer.
 func (h *Hub) Dial(ctx context.Context, word string) (net.Conn, error) {
 	place, err := h.cfg.Broker.Find(ctx, word)
 	if err != nil {
@@ -253,8 +253,8 @@ func (h *Hub) Dial(ctx context.Context, word string) (net.Conn, error) {
 	return c, nil
 }
 
-// call sends a dial and waits for the answer. Meanwhile the other side may have crashed, and another one may have come in its
-// place.
+// call sends a dial and waits for the answer. It fails if the other side has crashed meanwhile, or another hub has claimed the
+// word.
 func (h *Hub) call(ctx context.Context, c *conn, word string) error {
 	place, text := c.place, word
 	if h.cfg.Name != "" {
@@ -324,8 +324,8 @@ func (h *Hub) Listen(ctx context.Context, word string) (net.Listener, error) {
 	return l, nil
 }
 
-// Deliver handles a message of the inbox. id is the connection that it came to, 0 if the message alone says that. A message
-// that has to be answered by a reset, since no connection here is its own, is not known. Deliver does not wait.
+// Deliver handles a message of the inbox. id is the connection that it came to, or 0 if only the message has it. A message
+// is not known if no connection here belongs to it, and the caller must answer it with a reset. Deliver does not wait.
 func (h *Hub) Deliver(id uint64, b []byte) (known bool, err error) {
 	m, body, err := parse(b)
 	if err == nil && m.kind == kindDial && id == 0 {
@@ -368,7 +368,7 @@ func (h *Hub) Deliver(id uint64, b []byte) (known bool, err error) {
 	return true, nil
 }
 
-// Lost breaks a connection: because of absent if it was not accepted yet, else because of ended.
+// Lost breaks a connection, with the error absent if it was not accepted yet, and else with ended.
 func (h *Hub) Lost(id uint64, absent, ended error) {
 	h.mu.Lock()
 	c := h.conns[id]
@@ -396,7 +396,7 @@ func (h *Hub) checkWindow(peer hello) error {
 func (h *Hub) called(m head, body []byte) error {
 	peer, rest, err := parseHello(body)
 	if v := checkVersion(m); v != nil {
-		if err == nil { // version 1 over Redis knows a fin
+		if err == nil { // version 1 over Redis has a fin
 			h.queue(peer.Peer, appendHead(nil, head{kind: kindFin, to: peer.ID}))
 		}
 		return v
@@ -432,7 +432,7 @@ func (h *Hub) called(m head, body []byte) error {
 	}
 	c := h.newConn(Addr("bus://"+word), Addr("bus://"+printable.Cut(name, 2*nameBytes)))
 	c.from = peer.Peer
-	c.accept(peer) // before the one that accepts it can close it
+	c.accept(peer) // before the caller of Accept can close it
 	if h.cfg.Lossy {
 		c.probeIn(patience)
 	}
@@ -445,12 +445,12 @@ func (h *Hub) called(m head, body []byte) error {
 	return nil
 }
 
-// reset sends a place that there is no connection, and why.
+// reset sends to a place that it has no connection here, and the reason.
 func (h *Hub) reset(peer Peer, why string) {
 	h.queue(peer, append(appendHead(nil, head{kind: kindReset, to: peer.ID}), why...))
 }
 
-// Reset sends an end that there is no connection with it.
+// Reset sends to an end that it has no connection here.
 func (h *Hub) Reset(peer Peer) { h.reset(peer, "there is no such connection any more") }
 
 func (h *Hub) queue(peer Peer, b []byte) {
@@ -466,7 +466,7 @@ func (h *Hub) queueLocked(m *Message) {
 	}
 }
 
-// enqueue lets the writer look at a connection.
+// enqueue adds a connection to those that the writer sends for.
 func (h *Hub) enqueue(c *conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -520,7 +520,7 @@ func (h *Hub) gather(batch []*Message) []*Message {
 	return batch
 }
 
-// takeStrays appends the messages without a connection that are due.
+// takeStrays appends the due messages that have no connection.
 func (h *Hub) takeStrays(batch []*Message) []*Message {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -531,7 +531,7 @@ func (h *Hub) takeStrays(batch []*Message) []*Message {
 	return batch
 }
 
-// nextReady is the connection that has waited longest. There is one.
+// nextReady removes and returns the connection that has waited longest. At least one waits.
 func (h *Hub) nextReady() *conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -567,7 +567,7 @@ func (h *Hub) send(batch []*Message) {
 	}
 }
 
-// unsettled are the messages that have to be sent again.
+// unsettled returns the messages that must be sent again.
 func (h *Hub) unsettled(batch []*Message) []*Message {
 	rest := batch[:0]
 	for _, m := range batch {
@@ -593,7 +593,7 @@ func (h *Hub) settle(m *Message) bool {
 	return true
 }
 
-// Pause waits a little before something is tried again, longer each time. It reports false at the end.
+// Pause waits before a retry, longer each time. It reports false when the hub has ended.
 func (h *Hub) Pause(wait *time.Duration) bool {
 	*wait = min(max(2**wait, 10*time.Millisecond), 250*time.Millisecond)
 	t := time.NewTimer(*wait)
@@ -635,7 +635,7 @@ func (l *listener) Close() error {
 	l.once.Do(func() {
 		close(l.done)
 		l.hub.mu.Lock()
-		delete(l.hub.listeners, l.word) // after it nothing more comes into conns
+		delete(l.hub.listeners, l.word) // after this no more connections are sent to conns
 		l.hub.mu.Unlock()
 		l.release()
 		for len(l.conns) > 0 {

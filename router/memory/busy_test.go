@@ -15,8 +15,8 @@ import (
 	"github.com/ditask/ditask/router/memory"
 )
 
-// busy is one node's view of a network whose hosts are so busy at first that the node looks at arrived
-// data only once in a while, at a moment of its own.
+// busy is one node's view of a network whose hosts are so busy at first that the node reads arrived
+// data only once in a while, at different moments.
 type busy struct {
 	*memory.Network
 	every, phase time.Duration
@@ -57,7 +57,7 @@ func (c busyConn) Read(b []byte) (int, error) {
 }
 
 // TestR1BusyHosts starts a job on hosts that are too busy to shake hands in the time that it
-// takes otherwise: it begins late, with all its nodes, and the others are not given up.
+// takes otherwise: it begins late, with all its nodes, and no node is lost.
 func TestR1BusyHosts(t *testing.T) {
 	for name, c := range map[string]struct {
 		topology router.Topology

@@ -44,7 +44,7 @@ func pair(t *testing.T) (dialed, accepted net.Conn) {
 
 type tryWriter interface{ TryWrite(b []byte) (int, error) }
 
-// Bytes arrive in order and once, whatever the sizes of the writes and reads are.
+// Bytes arrive in order and once, for any sizes of writes and reads.
 func TestBytesArriveInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(1, 2))
@@ -77,12 +77,12 @@ func TestBytesArriveInOrder(t *testing.T) {
 			}
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%d bytes have come, others than the %d that were sent", len(got), len(want))
+			t.Errorf("%d bytes received, not equal to the %d sent", len(got), len(want))
 		}
 	})
 }
 
-// TryWrite takes what there is room for; Write waits for room, a reader for bytes.
+// TryWrite writes as much as there is room for; Write waits for room, a reader for bytes.
 func TestFullBuffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pair(t)
@@ -126,7 +126,7 @@ func TestFullBuffer(t *testing.T) {
 
 // Data written before the end of a connection can be read, and the end follows it. The other side
 // cannot write any more.
-func TestCloseKeepsWhatIsUnderWay(t *testing.T) {
+func TestCloseKeepsDataUnderWay(t *testing.T) {
 	for name, end := range map[string]func(net.Conn){
 		"close":       func(c net.Conn) { _ = c.Close() },
 		"close write": func(c net.Conn) { _ = c.(interface{ CloseWrite() error }).CloseWrite() },
@@ -142,10 +142,10 @@ func TestCloseKeepsWhatIsUnderWay(t *testing.T) {
 				t.Errorf("read %q, %v", got, err)
 			}
 			if _, err := a.Write([]byte("x")); err == nil {
-				t.Error("the side that has ended writes")
+				t.Error("a write of the closed side succeeds")
 			}
 			if _, err := b.Write([]byte("x")); (err == nil) != (name == "close write") {
-				t.Errorf("the other side writes: %v", err)
+				t.Errorf("a write of the other side: %v", err)
 			}
 			if name == "close write" {
 				_ = b.Close()
@@ -158,7 +158,7 @@ func TestCloseKeepsWhatIsUnderWay(t *testing.T) {
 }
 
 // The end of a connection wakes every goroutine that waits for it.
-func TestCloseWakesWhoWaits(t *testing.T) {
+func TestCloseWakesWaitingGoroutines(t *testing.T) {
 	for name, end := range map[string]func(a, b net.Conn){
 		"here": func(a, _ net.Conn) { _ = a.Close() }, "there": func(_, b net.Conn) { _ = b.Close() },
 		"cut": func(a, _ net.Conn) { a.(interface{ Break() }).Break() },
@@ -184,7 +184,7 @@ func TestCloseWakesWhoWaits(t *testing.T) {
 	}
 }
 
-// A deadline ends the reads or writes that wait, and later ones, until there is another.
+// A deadline ends waiting and later reads or writes, until another deadline is set.
 func TestDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pair(t)
@@ -257,7 +257,7 @@ func TestAddresses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = first.Close() // again, which takes nothing from the second
+		_ = first.Close() // again, without effect on the second
 		if _, err := network.Listen(t.Context(), "mem://a"); err == nil {
 			t.Error("the address of the second listener is free")
 		}

@@ -7,7 +7,7 @@
 //	b := router.Config{Transport: network, Listen: "mem://b", Attach: []string{"mem://a"}}
 //
 // A connection has a buffer of 64 KiB for each direction; a writer waits while it
-// is full. Addresses are free words; one without a listener is refused at
+// is full. Addresses are arbitrary words; a dial without a listener is refused at
 // once. A Network is safe for concurrent use.
 package memory
 
@@ -48,7 +48,7 @@ func (n *Network) Listen(_ context.Context, address string) (net.Listener, error
 	return l, nil
 }
 
-// Advertise is the address that l was given.
+// Advertise returns the address that l was created with.
 func (n *Network) Advertise(l net.Listener) string { return l.Addr().String() }
 
 // Dial connects to the listener at address, and waits until it accepts.

@@ -100,13 +100,13 @@ func until(t *testing.T, what string, ok func() bool) {
 		select {
 		case <-time.After(time.Millisecond):
 		case <-ctx.Done():
-			t.Fatal("it does not come to that: " + what)
+			t.Fatal("timeout: " + what)
 		}
 	}
 }
 
-// pretend is a server of NATS as far as a client can see: it takes every login, and answers
-// what a client waits for.
+// pretend imitates a NATS server: it accepts every login, and sends the answers
+// that a client waits for.
 func pretend(info string) func(net.Conn, *bufio.Reader) {
 	return func(c net.Conn, said *bufio.Reader) {
 		_, _ = io.WriteString(c, "INFO "+info+"\r\n")
@@ -124,10 +124,10 @@ func pretend(info string) func(net.Conn, *bufio.Reader) {
 
 const plainInfo = `{"server_id":"x","version":"2.15.2","proto":1,"headers":true,"max_payload":1048576}`
 
-// TestImpostorLearnsNothing: while the server is away, another process takes its port and answers like
+// TestImpostorReceivesNoSecret: while the server is away, another process takes its port and answers like
 // a server, or like the job's server. It receives neither the login nor a message of NATS, and the
 // bytes that it receives are of no use with the server that comes back.
-func TestImpostorLearnsNothing(t *testing.T) {
+func TestImpostorReceivesNoSecret(t *testing.T) {
 	for name, talk := range map[string]func(net.Conn, *bufio.Reader){
 		"nats": pretend(plainInfo),
 		"proofs": func(c net.Conn, said *bufio.Reader) {
@@ -158,11 +158,11 @@ func TestImpostorLearnsNothing(t *testing.T) {
 			for _, said := range received {
 				for _, secret := range []string{cfg.Key, "secret", "CONNECT", "SUB", "ditask", "PING"} {
 					if strings.Contains(said, secret) {
-						t.Errorf("the impostor is told %q in %q", secret, said)
+						t.Errorf("the impostor has received %q in %q", secret, said)
 					}
 				}
 				if len(said) > 72 {
-					t.Errorf("the impostor is told %d bytes: %q", len(said), said)
+					t.Errorf("the impostor has received %d bytes: %q", len(said), said)
 				}
 			}
 			s = ours(t, cfg)
@@ -179,10 +179,10 @@ func TestImpostorLearnsNothing(t *testing.T) {
 			}
 			_, _ = io.WriteString(replay, longest+strings.Repeat("x", max(0, 72-len(longest))))
 			if answer, _ := io.ReadAll(replay); strings.Contains(string(answer), "INFO") {
-				t.Errorf("what the impostor was told is a login: %q", answer)
+				t.Errorf("the bytes that the impostor received are a login: %q", answer)
 			}
 			if _, err := c.Dial(soon(t), "bus://node.0"); err != nil {
-				t.Errorf("the node does not find back to the server: %v", err)
+				t.Errorf("the node does not connect with the server again: %v", err)
 			}
 			n := strings.Count(log.String(), "not the job's NATS server, trying again")
 			if unproved := c.Stats().Unproved; name != "silence" && (n != 1 || unproved < 2) || name == "silence" && n != 0 {
@@ -225,9 +225,9 @@ func TestImpostorAtTheStartIsNamed(t *testing.T) {
 	pair(t, natsbus.Config{URL: secured.URL(), Key: key, TLS: mutual})
 }
 
-// TestFloodKeepsNobodyOut: silent connections, each made again as soon as it has ended, also come from
+// TestFloodKeepsNoNodeOut: silent connections, each made again as soon as it has ended, also come from
 // the address of the nodes. None reaches the server, a node joins meanwhile, and the log stays short.
-func TestFloodKeepsNobodyOut(t *testing.T) {
+func TestFloodKeepsNoNodeOut(t *testing.T) {
 	const sockets, places = 400, 256
 	var log logtest.Buffer
 	key := natsbus.JobKey("secret")
@@ -251,7 +251,7 @@ func TestFloodKeepsNobodyOut(t *testing.T) {
 			}
 		})
 	}
-	until(t, "more come than there are places for", func() bool { return s.Refused()["crowd"] > places })
+	until(t, "more connections than places", func() bool { return s.Refused()["crowd"] > places })
 	pair(t, natsbus.Config{URL: s.URL(), Key: key})
 	if n := s.Clients(); n != 2 {
 		t.Errorf("%d connections have reached the server, want those of the two nodes", n)
@@ -266,9 +266,9 @@ func TestFloodKeepsNobodyOut(t *testing.T) {
 	}
 }
 
-// TestServerLeadsNobodyElsewhere: the addresses that a server announces are not used, not even when it
+// TestAnnouncedServersAreNotUsed: the clients do not use the addresses that a server announces, not even when it
 // ends or announces its end.
-func TestServerLeadsNobodyElsewhere(t *testing.T) {
+func TestAnnouncedServersAreNotUsed(t *testing.T) {
 	foreign := impose(t, "127.0.0.1:0", pretend(plainInfo))
 	info := strings.TrimSuffix(plainInfo, "}") + fmt.Sprintf(`,"connect_urls":[%q]`, foreign.Addr())
 	f := impose(t, "127.0.0.1:0", func(c net.Conn, said *bufio.Reader) {
@@ -289,10 +289,10 @@ func TestServerLeadsNobodyElsewhere(t *testing.T) {
 	ctx, cancel := context.WithCancel(soon(t))
 	defer cancel()
 	_, _ = c.Listen(ctx, "bus://node.0") // it may be received before the server ends
-	until(t, "the node comes back five times, to the server that it was told",
+	until(t, "the node connects five times again, with the configured server",
 		func() bool { return len(f.received()) > 5 || len(foreign.received()) > 0 })
 	if n := len(foreign.received()); n > 0 {
-		t.Errorf("%d connections went elsewhere", n)
+		t.Errorf("%d connections to another server", n)
 	}
 }
 

@@ -21,8 +21,8 @@ type bus struct {
 	nc *nats.Conn
 }
 
-// pieceBytes is the largest body of a message, with what it costs of a window:
-// larger ones would keep small ones waiting in the server.
+// pieceBytes is the size of the largest message, with its cost of the window: larger messages would
+// delay small ones in the server.
 const pieceBytes = 256 << 10
 
 // newHub returns the hub of this transport's inbox.
@@ -35,7 +35,7 @@ func (c *Transport) newHub(nc *nats.Conn) *broker.Hub {
 	})
 }
 
-// Publish sends messages. While there is no server they must be sent again.
+// Publish sends messages. Without a connection with the server, their errors are broker.ErrAgain.
 func (b *bus) Publish(messages []*broker.Message) {
 	for _, m := range messages {
 		if m.From == "" {
@@ -66,7 +66,7 @@ func (b *bus) Claim(ctx context.Context, word string) (release func(), err error
 	if err != nil {
 		return nil, err
 	}
-	release = func() { _ = sub.Unsubscribe() } // it ends with the connection
+	release = func() { _ = sub.Unsubscribe() } // the subscription ends with the connection
 	if err := settled(ctx, b.nc); err != nil {
 		release()
 		return nil, err
@@ -74,7 +74,7 @@ func (b *bus) Claim(ctx context.Context, word string) (release func(), err error
 	return release, nil
 }
 
-// Close ends the connection with the server. A write to it is bounded, and so is the wait for the last messages.
+// Close ends the connection with the server. It waits a bounded time for the last messages.
 func (b *bus) Close(_ context.Context, wrote <-chan struct{}) {
 	<-wrote
 	b.nc.Close()
@@ -87,7 +87,7 @@ var resetHead = append([]byte{6}, make([]byte, 16)...)
 func (b *bus) receive(m *nats.Msg) {
 	_, err := b.hub.Deliver(0, m.Data)
 	if _, ok := b.peer(m.Reply); ok && errors.Is(err, broker.ErrVersion) {
-		_ = b.nc.Publish(m.Reply, append(slices.Clip(resetHead), "refused: "+err.Error()...)) // else the dial takes longer
+		_ = b.nc.Publish(m.Reply, append(slices.Clip(resetHead), "refused: "+err.Error()...)) // without this, the dial would wait for its timeout
 	}
 }
 
@@ -101,7 +101,7 @@ func (c *Transport) deliver(hub *broker.Hub, m *nats.Msg) {
 		hub.Lost(id, errAbsent, errEnded)
 		return
 	}
-	if why, ok := bytes.CutPrefix(m.Data, resetHead); ok { // of version 1
+	if why, ok := bytes.CutPrefix(m.Data, resetHead); ok { // a reset of version 1
 		err := errors.New(printable.Text(string(why)))
 		hub.Lost(id, err, err)
 		return
@@ -118,7 +118,8 @@ var (
 	errEnded  = errors.New("the node at the other end has ended, or is no longer connected with the server")
 )
 
-// peer is the end of a connection of this job to which a subject belongs. Version 1 had other names, which are of no end.
+// peer returns the end of a connection of this job to which a subject belongs. Subjects of version 1 have another form
+// and belong to no end.
 func (c *Transport) peer(subject string) (broker.Peer, bool) {
 	rest, ok := strings.CutPrefix(subject, c.prefix+"conn.")
 	inbox, last, two := strings.Cut(rest, ".")

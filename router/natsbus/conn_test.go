@@ -28,7 +28,7 @@ import (
 	"github.com/ditask/ditask/router/socket"
 )
 
-// pair connects two transports, each with a connection with the server of its own.
+// pair connects two transports, each with a separate connection with the server.
 func pair(t *testing.T, cfg natsbus.Config) (dialled, accepted net.Conn) {
 	t.Helper()
 	l, err := open(t, cfg).Listen(soon(t), "bus://node.0")
@@ -53,7 +53,7 @@ func pair(t *testing.T, cfg natsbus.Config) (dialled, accepted net.Conn) {
 	return dialled, accepted
 }
 
-func TestCloseComesAfterWhatWasWritten(t *testing.T) {
+func TestCloseComesAfterTheWrittenBytes(t *testing.T) {
 	a, b := pair(t, natsbus.Config{URL: plain(t, server.Options{}).ClientURL()})
 	want := bytes.Repeat([]byte("0123456789"), 60_000)
 	var wg sync.WaitGroup
@@ -69,7 +69,7 @@ func TestCloseComesAfterWhatWasWritten(t *testing.T) {
 		t.Errorf("%d of %d bytes, %v", len(got), len(want), err)
 	}
 	if _, err := b.Write([]byte("x")); err == nil {
-		t.Error("a write to who has closed goes well")
+		t.Error("a write to a closed connection succeeds")
 	}
 	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("read after Close: %v", err)
@@ -138,8 +138,8 @@ func TestCloseUnblocksReadAndWrite(t *testing.T) {
 	wg.Wait()
 }
 
-// TestLossOfTheServerIsToldToTheOtherEnd: the end that sends nothing learns of it too.
-func TestLossOfTheServerIsToldToTheOtherEnd(t *testing.T) {
+// TestOtherEndIsNotifiedOfALostServer: the end that sends nothing is notified too.
+func TestOtherEndIsNotifiedOfALostServer(t *testing.T) {
 	s := plain(t, server.Options{})
 	p := newProxy(t, s.ClientURL())
 	l, err := open(t, natsbus.Config{URL: s.ClientURL()}).Listen(soon(t), "bus://node.0")
@@ -160,9 +160,9 @@ func TestLossOfTheServerIsToldToTheOtherEnd(t *testing.T) {
 	}
 }
 
-// TestCloseOfATransportLetsTheOthersKnow closes many connections, and the transport at
+// TestCloseOfATransportNotifiesTheOthers closes many connections, and the transport at
 // once after them.
-func TestCloseOfATransportLetsTheOthersKnow(t *testing.T) {
+func TestCloseOfATransportNotifiesTheOthers(t *testing.T) {
 	url := plain(t, server.Options{}).ClientURL()
 	l, err := open(t, natsbus.Config{URL: url}).Listen(soon(t), "bus://node.0")
 	if err != nil {
@@ -263,7 +263,7 @@ func TestMissingAndForeignMessagesBreak(t *testing.T) {
 	}
 }
 
-func TestWhatCameBeforeAGapIsRead(t *testing.T) {
+func TestBytesBeforeAGapAreRead(t *testing.T) {
 	s := plain(t, server.Options{})
 	tap := newTap(t, s, "job")
 	a, b := pair(t, natsbus.Config{URL: s.ClientURL()})
@@ -309,7 +309,7 @@ func TestDialAndListenFaults(t *testing.T) {
 	}
 	for _, bad := range []string{"", "bus://x", "bus://node.-1", "bus://node.01", "tcp://h:1"} {
 		if _, err := c.Dial(soon(t), bad); err == nil {
-			t.Errorf("%q is taken for an address", bad)
+			t.Errorf("%q is accepted as an address", bad)
 		}
 	}
 	_ = c.Close()
@@ -318,7 +318,7 @@ func TestDialAndListenFaults(t *testing.T) {
 	}
 }
 
-func TestJobKeyTellsNothing(t *testing.T) {
+func TestJobKeyDoesNotRevealTheToken(t *testing.T) {
 	word := natsbus.JobKey("secret")
 	if word == "" || strings.Contains(word, "secret") || word == natsbus.JobKey("other") || natsbus.JobKey("") != "" {
 		t.Errorf("token %q", word)
@@ -351,7 +351,7 @@ func refusal(t *testing.T, cfg natsbus.Config) string {
 	return err.Error()
 }
 
-func TestServerFaultsSayWhereAndWhatToDo(t *testing.T) {
+func TestServerFaultsNameTheServerAndTheRemedy(t *testing.T) {
 	s := plain(t, server.Options{Authorization: "right"})
 	if got := refusal(t, natsbus.Config{URL: s.ClientURL(), Token: "wrong"}); !strings.Contains(got, s.ClientURL()) ||
 		!strings.Contains(got, "check the token") || strings.Contains(got, "wrong") {
@@ -489,7 +489,7 @@ func TestTLSToAServerWithAName(t *testing.T) {
 	}
 }
 
-func TestCheckTellsOfTheServer(t *testing.T) {
+func TestCheckDescribesTheServer(t *testing.T) {
 	s := ours(t, embedded.Config{Token: "word"})
 	info, err := natsbus.Check(soon(t), natsbus.Config{URL: strings.Replace(s.URL(), "//", "//word@", 1), Job: "doctor", Logger: quiet()})
 	if err != nil || info.Server != server.VERSION || info.URL != s.URL() || info.RoundTrip <= 0 || info.MaxPayload != 1<<20 {

@@ -20,11 +20,12 @@ import (
 	"github.com/ditask/ditask/router/natsbus/internal/proof"
 )
 
-// How quickly the loss of the server is noticed, and it is tried again.
+// These times bound how long the loss of the server stays unnoticed, and how often the transport
+// tries to connect again.
 const (
 	tryTimeout   = 2 * time.Second         // one attempt to connect
-	pingInterval = 1500 * time.Millisecond // two that are not answered are the end
-	writeTime    = 3 * time.Second         // for each piece that the server does not take
+	pingInterval = 1500 * time.Millisecond // the connection is lost after two without an answer
+	writeTime    = 3 * time.Second         // for the server to take each piece
 	waitLeast    = 20 * time.Millisecond
 	waitMost     = 500 * time.Millisecond
 )
@@ -33,7 +34,7 @@ const (
 // block: the windows of 2000 nodes. It bounds the memory that an unauthenticated client can take.
 const pendingBytes = 512 << 20
 
-// CheckURL reports whether each URL of a list with commas can be one of a server.
+// CheckURL returns an error if an element of a list with commas is not the URL of a server.
 func CheckURL(list string) error {
 	if strings.TrimSpace(list) == "" {
 		return errors.New("the server's URL is missing: want nats://host:port")
@@ -41,9 +42,9 @@ func CheckURL(list string) error {
 	for _, part := range split(list) {
 		u, err := url.Parse(part)
 		switch {
-		case strings.Contains(part, ","): // package nats divides there
+		case strings.Contains(part, ","): // package nats splits the list there
 			return fmt.Errorf("%s: a comma stands before another nats:// or tls:// alone: write %%2C in a name or password", Public(part))
-		case err != nil: // the error holds the URL, and so perhaps a password
+		case err != nil: // err quotes the URL, which may contain a password
 			return fmt.Errorf("%s: not a URL: want nats://host:port or tls://host:port", Public(part))
 		case u.Scheme != "nats" && u.Scheme != "tls", u.Hostname() == "", u.Path != "" && u.Path != "/":
 			return fmt.Errorf("%s: want nats://host:port or tls://host:port", Public(part))
@@ -55,8 +56,8 @@ func CheckURL(list string) error {
 	return nil
 }
 
-// split divides a list of URLs. A comma that no scheme follows is a part of a URL, perhaps
-// of its password.
+// split divides a list of URLs. A comma without a scheme after it is a part of a URL, perhaps of
+// its password.
 func split(list string) []string {
 	var out []string
 	for part := range strings.SplitSeq(list, ",") {
@@ -72,7 +73,7 @@ func split(list string) []string {
 	return out
 }
 
-// Public is a list of URLs without their secrets, for messages.
+// Public returns a list of URLs without their secrets, for messages.
 func Public(list string) string {
 	parts := split(list)
 	for i, part := range parts {
@@ -90,8 +91,8 @@ func Public(list string) string {
 	return strings.Join(parts, ",")
 }
 
-// open is the connection with the server, and its hub. It makes them at first, and waits
-// while the connection is lost.
+// open returns the hub and the connection with the server. The first call makes them. While the
+// connection is lost, open waits.
 func (c *Transport) open(ctx context.Context) (*broker.Hub, *nats.Conn, error) {
 	select {
 	case c.gate <- struct{}{}:
@@ -126,7 +127,8 @@ func (c *Transport) open(ctx context.Context) (*broker.Hub, *nats.Conn, error) {
 	return c.hub, nc, nil
 }
 
-// connect connects with the server, and waits a while for one that is not there.
+// connect connects with the server. It tries for Config.ConnectTimeout if the server is
+// unreachable.
 func (c *Transport) connect(ctx context.Context) (*nats.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.ConnectTimeout)
 	defer cancel()
@@ -154,13 +156,13 @@ func (c *Transport) connect(ctx context.Context) (*nats.Conn, error) {
 	}
 }
 
-// downError means that there is no server, or not yet.
+// downError means that the server is not reachable, or not yet.
 type downError struct{ err error }
 
 func (e *downError) Error() string { return e.err.Error() }
 func (e *downError) Unwrap() error { return e.err }
 
-// try connects once, and subscribes to what this transport's ends receive.
+// try connects once, and subscribes to the messages for this transport's connections.
 func (c *Transport) try() (*nats.Conn, error) {
 	dialed := dialer{bus: c}
 	opts, err := c.options(&dialed)
@@ -204,10 +206,10 @@ func (c *Transport) try() (*nats.Conn, error) {
 	return nc, nil
 }
 
-// leastPayload is the least max_payload of a server that is of use.
+// leastPayload is the smallest max_payload of a server that this transport can use.
 const leastPayload = 4096
 
-// dialer makes the connections with the server. It keeps the reason why one could not be made, which
+// dialer makes the connections with the server. It keeps the error of a failed attempt, which
 // package nats does not return.
 type dialer struct {
 	bus *Transport
@@ -226,8 +228,8 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	return socket{conn, d.bus.writeTime}, nil
 }
 
-// prove lets a server and this client prove to each other that they know the job's key, over TLS if
-// that is asked for. Before that nothing else is sent: another process that has taken the server's
+// prove lets the server and this client prove to each other that they know the job's key, over TLS
+// if it is configured. The proofs precede all other data, so another process at the server's
 // address learns nothing.
 func (c *Transport) prove(raw net.Conn, address string) (net.Conn, error) {
 	conn, err := raw, raw.SetDeadline(time.Now().Add(tryTimeout))
@@ -254,8 +256,8 @@ func (c *Transport) prove(raw net.Conn, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// unproved counts a process at the server's address that is not the server, and logs the
-// first one after the start, when nothing else does.
+// unproved counts a process at the server's address that did not prove that it knows the key. It
+// logs the first one after the start; at the start, Listen and Dial return the error.
 func (c *Transport) unproved(err error) {
 	if !refused(err) {
 		return
@@ -269,9 +271,8 @@ func (c *Transport) unproved(err error) {
 	}
 }
 
-// socket is a connection with the server. Package nats holds the lock of its client
-// while it writes, so each write is bounded: a server that is stopped would otherwise
-// block all that the client does.
+// socket is a connection with the server. Package nats holds the lock of its client while it
+// writes, so each write is bounded: a stopped server would otherwise block all calls of the client.
 type socket struct {
 	net.Conn
 	writeTime time.Duration // for each pieceWrite bytes
@@ -304,8 +305,8 @@ func (c *Transport) options(d *dialer) ([]nats.Option, error) {
 		nats.SetCustomDialer(d),
 		nats.Timeout(tryTimeout),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
-		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), // the session gives a peer up
-		nats.ReconnectBufSize(-1),      // messages that are sent late have been sent again by then
+		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), // the session decides when a peer is lost
+		nats.ReconnectBufSize(-1),      // the session has already sent late messages again
 		nats.IgnoreDiscoveredServers(), // a server must not lead its clients to other addresses
 		nats.CustomReconnectDelay(func(attempts int) time.Duration {
 			d := min(waitLeast<<min(attempts, 10), waitMost)
@@ -332,7 +333,7 @@ func (c *Transport) options(d *dialer) ([]nats.Option, error) {
 		}
 		opts = append(opts, opt)
 	}
-	if c.cfg.TLS != nil && c.cfg.Key == "" { // with a key, TLS is spoken before the proofs
+	if c.cfg.TLS != nil && c.cfg.Key == "" { // with a key, the TLS handshake precedes the proofs
 		opts = append(opts, nats.Secure(c.cfg.TLS))
 	}
 	return opts, nil
@@ -352,7 +353,7 @@ func settled(ctx context.Context, nc *nats.Conn) error {
 }
 
 // disconnected breaks all connections: messages under way may or may not be lost, and the sessions
-// find out which.
+// detect which.
 func (c *Transport) disconnected(nc *nats.Conn, err error) {
 	c.mu.Lock()
 	if c.nc != nc {
@@ -373,12 +374,12 @@ func (c *Transport) disconnected(nc *nats.Conn, err error) {
 	}
 }
 
-// reconnected logs that there is a server again. The hub then sends the other ends that their connections are broken.
+// reconnected logs the new connection. The hub then notifies the other ends that their connections are broken.
 func (c *Transport) reconnected(nc *nats.Conn) {
 	c.log.Info("connected with NATS again", "url", printable.Text(Public(nc.ConnectedUrl())))
 }
 
-// ended is called when nc has been closed, and nothing of it runs any more.
+// ended is called when nc has been closed and its goroutines have ended.
 func (c *Transport) ended(nc *nats.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -387,7 +388,7 @@ func (c *Transport) ended(nc *nats.Conn) {
 	}
 }
 
-// asyncError receives all other messages of the server or the client.
+// asyncError receives all other errors of the server and the client.
 func (c *Transport) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if !errors.Is(err, nats.ErrSlowConsumer) {
 		c.log.Warn("NATS", "err", printable.Error(err))
@@ -444,7 +445,7 @@ func (c *Transport) fault(err error) error {
 	return fmt.Errorf("the NATS server %s: %w: %s", Public(c.cfg.URL), printable.Error(err), advice)
 }
 
-// unreachable describes a missing connection with the server, and the remedy.
+// unreachable describes a server that cannot be reached, and the remedy.
 func (c *Transport) unreachable(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
 		err = op.Err

@@ -19,7 +19,7 @@ import (
 	"github.com/ditask/ditask/router/natsbus"
 )
 
-// spy is a client of the server that is no transport, and receives the messages of a subject.
+// spy returns a client of the server without a transport, and its subscription of a subject.
 func spy(t *testing.T, s *server.Server, subject string) (*nats.Conn, *nats.Subscription) {
 	t.Helper()
 	nc, err := nats.Connect(s.ClientURL(), nats.Timeout(20*time.Second))
@@ -37,7 +37,7 @@ func spy(t *testing.T, s *server.Server, subject string) (*nats.Conn, *nats.Subs
 	return nc, sub
 }
 
-// next is the next message that a spy receives.
+// next returns the next message that a spy receives.
 func next(t *testing.T, sub *nats.Subscription) *nats.Msg {
 	t.Helper()
 	m, err := sub.NextMsgWithContext(soon(t))
@@ -54,7 +54,7 @@ const (
 	kindReset  = 6
 )
 
-// message is one as the doc of package broker describes it.
+// message returns a message in the format of package broker's documentation.
 func message(kind byte, offset, consumed uint64, body string) []byte {
 	b := binary.LittleEndian.AppendUint64([]byte{kind}, 0)
 	b = binary.LittleEndian.AppendUint64(b, offset)
@@ -99,7 +99,7 @@ func (p *tap) inject(t *testing.T, subject string, raw []byte) {
 	}
 }
 
-// TestYoungConnectionsAreProbed: both ends send a message without being asked, so that the loss of the
+// TestYoungConnectionsAreProbed: both ends send an unrequested message, so that the loss of the
 // last message is noticed.
 func TestYoungConnectionsAreProbed(t *testing.T) {
 	s := plain(t, server.Options{})
@@ -113,8 +113,8 @@ func TestYoungConnectionsAreProbed(t *testing.T) {
 	}
 }
 
-// TestSilentNodeIsAskedAgain: a message to it may have been lost.
-func TestSilentNodeIsAskedAgain(t *testing.T) {
+// TestDialIsRepeated: the first message may have been lost.
+func TestDialIsRepeated(t *testing.T) {
 	s := plain(t, server.Options{})
 	_, sub := spy(t, s, "ditask.job.dial.5")
 	c := open(t, natsbus.Config{URL: s.ClientURL()})
@@ -126,7 +126,7 @@ func TestSilentNodeIsAskedAgain(t *testing.T) {
 		ended <- err
 	}()
 	if first, second := next(t, sub), next(t, sub); first.Reply != second.Reply || !bytes.Equal(first.Data, second.Data) {
-		t.Errorf("they ask for the connections %s and %s", first.Reply, second.Reply)
+		t.Errorf("the dials are for the connections %s and %s", first.Reply, second.Reply)
 	}
 	cancel()
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "bus://node.5: no answer over nats://127.0.0.1:") ||
@@ -135,8 +135,8 @@ func TestSilentNodeIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestResetIsNotAnswered: two ends that know nothing of each other would answer for
-// as long as they live.
+// TestResetIsNotAnswered: two ends without a connection would otherwise answer each other
+// without end.
 func TestResetIsNotAnswered(t *testing.T) {
 	s := plain(t, server.Options{})
 	_, dials := spy(t, s, "ditask.job.dial.5")
@@ -166,7 +166,7 @@ func TestResetIsNotAnswered(t *testing.T) {
 	<-ended
 }
 
-// TestUnauthenticatedClientsAreNotAccepted: a dial that wants its answer elsewhere than at the end
+// TestUnauthenticatedClientsAreNotAccepted: a dial whose reply subject is not an end
 // of a connection of this job is not answered.
 func TestUnauthenticatedClientsAreNotAccepted(t *testing.T) {
 	s := plain(t, server.Options{})
@@ -198,7 +198,7 @@ func TestUnauthenticatedClientsAreNotAccepted(t *testing.T) {
 	_ = l.Close()
 }
 
-// TestOnlyThePeerAccepts: an answer cannot lead the connection elsewhere.
+// TestOnlyThePeerAccepts: an answer cannot redirect the connection.
 func TestOnlyThePeerAccepts(t *testing.T) {
 	s := plain(t, server.Options{})
 	nc, _ := spy(t, s, "ditask.job.dial.6")
@@ -219,7 +219,7 @@ func TestOnlyThePeerAccepts(t *testing.T) {
 	}
 }
 
-func TestListenerKeepsAndRefusesWhoWaits(t *testing.T) {
+func TestBacklogOfAListener(t *testing.T) {
 	s := plain(t, server.Options{})
 	l, err := open(t, natsbus.Config{URL: s.ClientURL()}).Listen(soon(t), "bus://node.0")
 	if err != nil {
@@ -248,12 +248,12 @@ func TestListenerKeepsAndRefusesWhoWaits(t *testing.T) {
 	_ = l.Close()
 	_ = first.SetReadDeadline(time.Now().Add(20 * time.Second))
 	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("a connection that nobody has accepted, after the end of the listener: %v", err)
+		t.Errorf("a connection that was not accepted, after the end of the listener: %v", err)
 	}
 }
 
-// TestPeerThatBreaksTheRulesIsLost: the reason names the rule.
-func TestPeerThatBreaksTheRulesIsLost(t *testing.T) {
+// TestPeerThatViolatesTheProtocolIsLost: the error names the violation.
+func TestPeerThatViolatesTheProtocolIsLost(t *testing.T) {
 	big := strings.Repeat("x", 200<<10)
 	for want, raw := range map[string][][]byte{
 		"16777215 bytes consumed of 0":   {message(kindAck, 0, 16777215, "")},
@@ -275,7 +275,7 @@ func TestPeerThatBreaksTheRulesIsLost(t *testing.T) {
 	}
 }
 
-// TestOldNodesAreRefused: a node of version 1 of this wire learns that from a node of this version, and the other way round.
+// TestOldNodesAreRefused: a node of version 1 of the protocol receives an error from a node of this version, and the other way round.
 func TestOldNodesAreRefused(t *testing.T) {
 	const want = "refused: another version of ditask: the other node speaks version 1 of the broker protocol, and this node version 2"
 	s := plain(t, server.Options{})
@@ -329,7 +329,7 @@ func TestWindowsOfAllPeersStayBelowTheServersLimit(t *testing.T) {
 	}
 }
 
-// TestLeastPayload: a server that takes messages of just enough bytes is of use.
+// TestLeastPayload: a server with exactly the smallest max_payload can be used.
 func TestLeastPayload(t *testing.T) {
 	s := plain(t, server.Options{MaxPayload: 4096})
 	a, b := pair(t, natsbus.Config{URL: s.ClientURL()})

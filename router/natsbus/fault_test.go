@@ -54,7 +54,7 @@ func (h *receiver) receive(m *router.Message) error {
 	return nil
 }
 
-// wait returns when n messages have come.
+// wait returns when n messages were received.
 func (h *receiver) wait(ctx context.Context, n int) error {
 	for {
 		h.mu.Lock()
@@ -66,14 +66,14 @@ func (h *receiver) wait(ctx context.Context, n int) error {
 		select {
 		case <-h.more:
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d messages have come", all, n)
+			return fmt.Errorf("%d of %d messages were received", all, n)
 		}
 	}
 }
 
 // traffic lets every node send each messages, some of them large, to every other.
 // disturb is called with 1, 2, 3 when node 0 has received that many quarters. All
-// must come once and in order, and no node may be lost.
+// must arrive once and in order, and no node may be lost.
 func traffic(t *testing.T, transports []*natsbus.Transport, each int, disturb func(quarter int)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -152,7 +152,7 @@ func traffic(t *testing.T, transports []*natsbus.Transport, each int, disturb fu
 	}
 }
 
-// transports opens n transports, each as in a process of its own.
+// transports opens n transports, each as in a separate process.
 func transports(t *testing.T, n int, cfg func(id int) natsbus.Config) []*natsbus.Transport {
 	t.Helper()
 	var out []*natsbus.Transport
@@ -275,7 +275,7 @@ func TestR4ClusterLosesServersUnderTraffic(t *testing.T) {
 	}
 }
 
-// process is a server in a process of its own.
+// process is a server in a separate process.
 type process struct {
 	*exec.Cmd
 	url string // with the token
@@ -521,7 +521,7 @@ func TestServerClosesSlowClient(t *testing.T) {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
-				t.Error("the server closed nobody")
+				t.Error("the server closed no client")
 				return
 			}
 		}
@@ -556,7 +556,7 @@ func TestAuthorizationIsRevokedAndComesBack(t *testing.T) {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
-				t.Error("the clients stay")
+				t.Error("the clients stay connected")
 				return
 			}
 		}

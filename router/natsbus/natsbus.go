@@ -21,28 +21,27 @@ import (
 	"github.com/ditask/ditask/router/broker"
 )
 
-// Config describes the server and this node. URL and Job are needed.
+// Config describes the server and this node. URL and Job are required.
 type Config struct {
-	// URL of the server, nats://host:port or tls://host:port, with a user and a
-	// password or a token if it wants them; several of one cluster with commas
-	// between.
+	// URL of the server, nats://host:port or tls://host:port, with a user and a password or a token
+	// if the server requires them; several servers of one cluster are separated by commas.
 	URL string
 	// Job is the job's id, a part of all subjects.
 	Job string
 
-	Key       string      // of a server of package embedded, which proves that it knows it, as this client does; empty: none
-	Token     string      // for the server, which it is sent; empty: what the URL says
+	Key       string      // for a server of package embedded with the same key: both sides prove that they know it; empty: none
+	Token     string      // for the server, which receives it; empty: as in the URL
 	CredsFile string      // file with a user's credentials (.creds); empty: none
 	NKeyFile  string      // file with the seed of a user's nkey; empty: none
-	TLS       *tls.Config // nil: TLS only if the server wants it, with the system's authorities
+	TLS       *tls.Config // nil: TLS only if the server requires it, with the system's authorities
 
-	Name           string        // of this client, as the server shows it; empty: the job
+	Name           string        // of this client, in the server's lists; empty: the job
 	Nodes          int           // how many nodes the job has, for the windows; 0: 64
 	ConnectTimeout time.Duration // how long an unreachable server is tried at first; 0: 10 s
 	Logger         *slog.Logger  // slog.Default() if nil
 }
 
-// The bounds of a window, and what all windows of a node may be together.
+// The bounds of a window, and of the sum of a node's windows.
 const (
 	minWindow    = 256 << 10
 	maxWindow    = 2 << 20
@@ -52,7 +51,7 @@ const (
 // Stats counts the faults so far.
 type Stats struct {
 	Disconnects uint64 // how often the connection with the server was lost
-	Broken      uint64 // connections between nodes that broke for a fault, most often a missing message
+	Broken      uint64 // connections between nodes that broke because of a fault, most often a missing message
 	Dropped     uint64 // how often this client was too slow and dropped messages
 	Unproved    uint64 // how often a process at the server's address did not prove that it knows Config.Key
 }
@@ -100,7 +99,7 @@ func New(cfg Config) (*Transport, error) {
 		faults = append(faults, err)
 	}
 	if cfg.Key != "" && strings.Contains(cfg.URL, "tls://") {
-		faults = append(faults, fmt.Errorf("%s: with a Key, want nats://host:port: TLS follows from TLS", Public(cfg.URL)))
+		faults = append(faults, fmt.Errorf("%s: with a Key, want nats://host:port: Config.TLS turns TLS on", Public(cfg.URL)))
 	}
 	if cfg.Nodes < 0 || cfg.ConnectTimeout < 0 {
 		faults = append(faults, fmt.Errorf("%d nodes, %v to connect: want at least 0", cfg.Nodes, cfg.ConnectTimeout))
@@ -118,7 +117,7 @@ func New(cfg Config) (*Transport, error) {
 	return c, nil
 }
 
-// window is this side's window of each connection.
+// window returns this side's window of each connection.
 func (c *Transport) window() int {
 	return min(max(windowBudget/max(c.cfg.Nodes, 1), minWindow), maxWindow)
 }
@@ -130,7 +129,7 @@ func (c *Transport) Stats() Stats {
 	return c.stats
 }
 
-// Close ends the connection with the server, and all that go through it.
+// Close ends the connection with the server, and all connections through it.
 func (c *Transport) Close() error {
 	c.cancel()
 	c.mu.Lock()
@@ -159,7 +158,7 @@ func JobKey(token string) string {
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// broken counts a connection that broke for a fault, and logs the first.
+// broken counts a connection that broke because of a fault, and logs the first.
 func (c *Transport) broken(with net.Addr, err error) {
 	c.mu.Lock()
 	c.stats.Broken++
@@ -170,7 +169,7 @@ func (c *Transport) broken(with net.Addr, err error) {
 	}
 }
 
-// Advertise is the address that l was given.
+// Advertise returns the address that l was created with.
 func (c *Transport) Advertise(l net.Listener) string { return l.Addr().String() }
 
 // Dial connects to the node at address. If no node listens there, the error is immediate.
@@ -203,8 +202,7 @@ func (c *Transport) Dial(ctx context.Context, address string) (net.Conn, error) 
 
 func word(id int) string { return fmt.Sprintf("node.%d", id) }
 
-// Listen takes a node's address for the caller. It connects with the server if
-// need be.
+// Listen takes a node's address for the caller. It connects with the server if needed.
 func (c *Transport) Listen(ctx context.Context, address string) (net.Listener, error) {
 	id, err := Node(address)
 	if err != nil {

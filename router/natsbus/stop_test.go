@@ -44,7 +44,7 @@ func TestCloseDoesNotWaitForAServerThatTakesNothing(t *testing.T) {
 	blocked := c.Block(t.Context())
 	select {
 	case err := <-blocked:
-		t.Fatalf("what is written is not held back: %v", err)
+		t.Fatalf("the written data are not held back: %v", err)
 	default:
 	}
 	wrote, closed := make(chan error, 1), make(chan struct{}) // one result
@@ -57,9 +57,9 @@ func TestCloseDoesNotWaitForAServerThatTakesNothing(t *testing.T) {
 	}
 	_ = s.Process.Kill()
 	if err := <-blocked; err == nil {
-		t.Error("a write to a server that was killed goes well")
+		t.Error("a write to a killed server succeeds")
 	}
 	if err := <-wrote; err == nil {
-		t.Log("the write came before Close")
+		t.Log("the write ended before Close")
 	}
 }

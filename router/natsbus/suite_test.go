@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// soon is a context for calls that must not hang.
+// soon returns a context with a deadline for calls that must not block.
 func soon(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -58,7 +58,7 @@ func plain(t testing.TB, opts server.Options) *server.Server {
 	}
 	s.Start()
 	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server does not get ready")
+		t.Fatal("the server is not ready")
 	}
 	t.Cleanup(func() { stop(s) })
 	return s
@@ -103,7 +103,7 @@ func open(t testing.TB, cfg natsbus.Config) *natsbus.Transport {
 }
 
 // fleet is a transport for all nodes of a test: each that listens has a connection
-// with the server of its own, as in a process of its own, and those that dial
+// with the server, as in a separate process, and those that dial
 // have one together.
 type fleet struct {
 	router.Transport
@@ -134,7 +134,7 @@ func (f *fleet) Listen(ctx context.Context, addr string) (net.Listener, error) {
 
 func address(_ testing.TB, node int) string { return fmt.Sprintf("bus://node.%d", node) }
 
-// setup is the suite over servers that all of its tests share. Each test is a job of its own.
+// setup is the suite over servers that all of its tests share. Each test is a separate job.
 func setup(cfg natsbus.Config, topology router.Topology) routertest.Setup {
 	return routertest.Setup{
 		Transport: func(t testing.TB) router.Transport {

@@ -129,7 +129,7 @@ func TestAWriterStopsAtTheWindow(t *testing.T) {
 	}
 }
 
-func TestDialNobody(t *testing.T) {
+func TestDialWithoutAListener(t *testing.T) {
 	s := redistest.Start(t)
 	dial, listen := two(t, s, nil)
 	refused := func(c *redisbus.Transport, address string) {
@@ -163,7 +163,7 @@ func TestDialNobody(t *testing.T) {
 	}
 }
 
-func TestConnectionsThatNobodyAccepted(t *testing.T) {
+func TestConnectionsThatWereNotAccepted(t *testing.T) {
 	dial, listen := two(t, redistest.Start(t), nil)
 	l, _, _ := ends(t, dial, listen)
 	c, err := dial.Dial(t.Context(), "bus://x")
@@ -187,7 +187,7 @@ func TestLeftoversOfACrash(t *testing.T) {
 	admin.Set(t.Context(), "ditask:{again}:at:x", dead, time.Minute)
 	admin.XAdd(t.Context(), &redis.XAddArgs{Stream: "ditask:{again}:in:" + dead, Values: []string{"f", "left"}})
 	dialled := make(chan error, 1)
-	go func() { // it calls the dead one at first
+	go func() { // it dials the dead node at first
 		c, err := dial.Dial(t.Context(), "bus://x")
 		if err == nil {
 			_ = c.Close()
@@ -196,7 +196,7 @@ func TestLeftoversOfACrash(t *testing.T) {
 	}()
 	for admin.XLen(t.Context(), "ditask:{again}:in:"+dead).Val() < 2 {
 		if t.Context().Err() != nil {
-			t.Fatal("nobody has called the dead one")
+			t.Fatal("no dial has reached the dead node")
 		}
 	}
 	l, err := listen.Listen(t.Context(), "bus://x")
@@ -205,7 +205,7 @@ func TestLeftoversOfACrash(t *testing.T) {
 	}
 	defer l.Close()
 	if err := <-dialled; err == nil || !strings.Contains(err.Error(), "has ended") {
-		t.Errorf("a call to one who has crashed: %v", err)
+		t.Errorf("a dial of a crashed node: %v", err)
 	}
 	a, err := dial.Dial(t.Context(), "bus://x")
 	if err != nil {
@@ -254,7 +254,7 @@ func TestEntriesByHand(t *testing.T) {
 		t.Helper()
 		hello := string(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, id), 1<<20)) + mine
 		syn := raw(1, 0, 0, hello+"x")
-		say("", "x", raw(9, 1, 1, ""), raw(1, 0, 0, "short"), raw(3, 77, 0, "to nobody"), syn, syn)
+		say("", "x", raw(9, 1, 1, ""), raw(1, 0, 0, "short"), raw(3, 77, 0, "to none"), syn, syn)
 		b, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)

@@ -25,12 +25,12 @@ const (
 	blockTime   = time.Second
 	forgetTime  = 2 * time.Second // for the server to delete a word
 	readEntries = 64              // in one answer
-	entryBytes  = 128 << 10       // of data in one entry, with what it costs of a window
+	entryBytes  = 128 << 10       // of data in one entry, with its cost of the window
 )
 
-// endpoint is a transport's place at the server, as long as it has a listener or a
-// connection: an inbox, and the goroutines that read it, write to others' and
-// keep it from expiring. Close waits for all three. It is the hub's broker.
+// endpoint is a transport's inbox at the server while the transport has a listener or a connection,
+// and the goroutines that read it, write to other inboxes and keep it from expiring. Close waits
+// for all three. It is the hub's broker.
 type endpoint struct {
 	*Transport
 	hub    *broker.Hub
@@ -42,10 +42,10 @@ type endpoint struct {
 	ctx    context.Context //nolint:containedctx // the endpoint's life
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
-	kick   chan struct{} // the keeper is to look at once
+	kick   chan struct{} // wakes the keeper at once
 
 	renewing sync.Mutex      // held while words are made or deleted
-	taken    map[string]bool // words that another node has taken, which has been logged
+	taken    map[string]bool // words that another node has taken, and that have been logged
 }
 
 // open connects to the server and makes an inbox.
@@ -84,7 +84,7 @@ func newEndpoint(c *Transport) *endpoint {
 }
 
 // Close waits until the writer has sent all messages and the other goroutines have ended, and deletes
-// the inbox. The server may be gone: after ctx Close does not wait.
+// the inbox. The server may be unreachable: Close does not wait after ctx has ended.
 func (e *endpoint) Close(ctx context.Context, wrote <-chan struct{}) {
 	stop := context.AfterFunc(ctx, func() {
 		e.cancel(net.ErrClosed)
@@ -100,16 +100,16 @@ func (e *endpoint) Close(ctx context.Context, wrote <-chan struct{}) {
 	_ = e.rdb.Close()
 }
 
-// Place is the key of the inbox of an end.
+// Place returns the key of the inbox of an end.
 func (e *endpoint) Place(end broker.Peer) string { return e.key("in", end.Inbox) }
 
-// add is an entry to an inbox. An empty one is of no meaning.
+// add returns the command that adds an entry to an inbox. An empty entry has no meaning.
 func add(key string, b []byte, exists bool) *redis.XAddArgs {
 	return &redis.XAddArgs{Stream: key, NoMkStream: exists, Values: []any{"f", b}}
 }
 
-// makeInbox makes the stream, which lasts until it expires. Both commands go out
-// in one piece: without a transaction, a refusal says what was refused.
+// makeInbox creates the stream, which lasts until it expires. Both commands are sent in one write:
+// without a transaction, an error names the refused command.
 func (e *endpoint) makeInbox(ctx context.Context) error {
 	key := e.Place(broker.Peer{Inbox: e.inbox})
 	_, err := e.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -165,8 +165,8 @@ func (e *endpoint) renew() error {
 	return nil
 }
 
-// renewWord keeps a word for other nodes to find. It leaves the word to another node that has taken
-// it.
+// renewWord extends the expiry of a word, so that other nodes find it. If another node has taken
+// the word, renewWord leaves it to that node.
 func (e *endpoint) renewWord(w string) error {
 	key := e.key("at", w)
 	switch holder, err := e.rdb.Get(e.ctx, key).Result(); {
@@ -190,7 +190,8 @@ func ignoreNil(err error) error {
 	return err
 }
 
-// Claim lets others find this inbox under a word. Another node that had the word is not found any more.
+// Claim lets others find this inbox under a word. Another node that had the word can no longer be found
+// under it.
 func (e *endpoint) Claim(ctx context.Context, w string) (release func(), err error) {
 	e.renewing.Lock()
 	defer e.renewing.Unlock()
@@ -213,7 +214,7 @@ func (e *endpoint) forgetWord(w string) {
 	}
 }
 
-// Find is the key of the inbox to which a word leads.
+// Find returns the key of the inbox to which a word leads.
 func (e *endpoint) Find(ctx context.Context, w string) (string, error) {
 	inbox, err := e.rdb.Get(ctx, e.key("at", w)).Result()
 	if errors.Is(err, redis.Nil) {
@@ -239,7 +240,7 @@ func (e *endpoint) Publish(messages []*broker.Message) {
 	}
 }
 
-// published is the server's reply about an entry.
+// published returns the result of adding an entry, from the server's reply.
 func (e *endpoint) published(err error) error {
 	_, refused := refusal(err)
 	switch {
@@ -257,9 +258,9 @@ func (e *endpoint) published(err error) error {
 	return fmt.Errorf("%w: %w", broker.ErrAgain, explain(e.server, err))
 }
 
-// read takes entries out of the inbox until the endpoint ends. Entries that were read are deleted with
-// the next read, which always begins at the oldest entry in the inbox: so no entry is missed whatever
-// clock a new server has, and one that comes twice is recognised by its offset.
+// read takes entries out of the inbox until the endpoint ends. Each read deletes the entries of the
+// one before and begins at the oldest entry in the inbox, so it misses no entry whatever the clock of
+// a new server; a repeated entry is recognised by its offset.
 func (e *endpoint) read() {
 	var done []string
 	var wait time.Duration
@@ -309,7 +310,7 @@ func (e *endpoint) over() bool {
 	}
 }
 
-// readSome deletes the entries read before and waits for more.
+// readSome deletes the entries of the read before and waits for more.
 func (e *endpoint) readSome(done []string) ([]redis.XMessage, error) {
 	key := e.Place(broker.Peer{Inbox: e.inbox})
 	p := e.rdb.Pipeline()
@@ -327,15 +328,15 @@ func (e *endpoint) readSome(done []string) ([]redis.XMessage, error) {
 	return streams[0].Messages, nil
 }
 
-// dispatch gives an entry to its connection.
+// dispatch passes an entry to its connection.
 func (e *endpoint) dispatch(m redis.XMessage) {
 	text, _ := m.Values["f"].(string)
 	if text == "" && len(m.Values) == 1 {
-		return // it made the stream, or woke the reader
+		return // it created the stream, or woke the reader
 	}
-	_, err := e.hub.Deliver(0, unsafe.Slice(unsafe.StringData(text), len(text))) // which is only read
+	_, err := e.hub.Deliver(0, unsafe.Slice(unsafe.StringData(text), len(text))) // Deliver only reads it
 	if err != nil {
-		e.log.Warn("an entry in the inbox of this node makes no sense", "key", e.Place(broker.Peer{Inbox: e.inbox}),
+		e.log.Warn("an entry in the inbox of this node is malformed", "key", e.Place(broker.Peer{Inbox: e.inbox}),
 			"entry", printable.Text(m.ID), "error", err)
 	}
 }

@@ -26,7 +26,7 @@ type serverError string
 func (e serverError) Error() string { return string(e) }
 func (serverError) RedisError()     {}
 
-func TestEveryRefusalSaysWhatToDo(t *testing.T) {
+func TestEveryRefusalHasARemedy(t *testing.T) {
 	for word, what := range advice {
 		err := explain("host:1", serverError(word+" and so on"))
 		for _, want := range []string{"host:1", what, word + " and so on"} {
@@ -50,6 +50,6 @@ func TestEveryRefusalSaysWhatToDo(t *testing.T) {
 		}
 	}
 	if _, ok := refusal(redis.Nil); ok {
-		t.Error("nothing there is no refusal")
+		t.Error("a missing key is a refusal")
 	}
 }

@@ -170,7 +170,7 @@ func (p *pair) finish() {
 func (p *pair) logged(want string) {
 	p.t.Helper()
 	if !strings.Contains(p.log.String(), want) {
-		p.t.Errorf("the log does not say %q", want)
+		p.t.Errorf("the log does not have %q", want)
 	}
 }
 
@@ -252,7 +252,7 @@ func TestServerFlushed(t *testing.T) {
 		p.finish()
 		p.logged(lostLink)
 		if log := p.log.String(); !strings.Contains(log, "restarted, flushed or replaced") && !strings.Contains(log, "inbox is gone") {
-			t.Error("the log does not say why")
+			t.Error("the log does not have the reason")
 		}
 	})
 }
@@ -368,7 +368,7 @@ func withUser(user, password string) func(*redisbus.Config) {
 	}
 }
 
-func TestWhatTheServerRefuses(t *testing.T) {
+func TestRefusalsOfTheServer(t *testing.T) {
 	s := redistest.Start(t, "--requirepass", "right")
 	for name, test := range map[string]struct {
 		server *redistest.Server
@@ -382,7 +382,7 @@ func TestWhatTheServerRefuses(t *testing.T) {
 		"no memory":      {redistest.Start(t, "--maxmemory", "1"), nil, "raise its maxmemory"},
 		"replica":        {redistest.Start(t, "--replicaof", "127.0.0.1 1"), nil, "primary"},
 		"database":       {redistest.Start(t), func(c *redisbus.Config) { c.URL += "/99" }, "DB index"},
-		"nobody there":   {s, func(c *redisbus.Config) { c.URL = "redis://127.0.0.1:1" }, "127.0.0.1:1: connect: connection refused"},
+		"no server":      {s, func(c *redisbus.Config) { c.URL = "redis://127.0.0.1:1" }, "127.0.0.1:1: connect: connection refused"},
 		"no tls there":   {s, func(c *redisbus.Config) { c.URL = strings.Replace(c.URL, "redis:", "rediss:", 1) }, "does the server speak TLS"},
 	} {
 		got := listenError(t, test.server, test.edit)

@@ -29,10 +29,10 @@ func TestInboxPublishedEntries(t *testing.T) {
 		"no inbox": {redis.Nil, broker.ErrInboxGone, true},
 	} {
 		e := &endpoint{server: "host:1", kick: make(chan struct{}, 1)}
-		for range 2 { // the second time the keeper knows already
+		for range 2 { // the second time the keeper is already woken
 			err := e.published(c.err)
 			if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || len(e.kick) == 1 != c.kick {
-				t.Errorf("%s: %v, the keeper is told: %v", name, err, len(e.kick) == 1)
+				t.Errorf("%s: %v, the keeper is woken: %v", name, err, len(e.kick) == 1)
 			}
 			if err != nil && !strings.Contains(err.Error(), "host:1") {
 				t.Errorf("%s: %v", name, err)
@@ -41,7 +41,7 @@ func TestInboxPublishedEntries(t *testing.T) {
 	}
 }
 
-// The reader makes the inbox anew as soon as a server answers again, and logs that once.
+// The reader creates the inbox again as soon as a server answers again, and logs that once.
 func TestInboxReaderAfterARestart(t *testing.T) {
 	s := redistest.Start(t)
 	log := &logtest.Buffer{}
@@ -64,7 +64,7 @@ func TestInboxReaderAfterARestart(t *testing.T) {
 	e.wg.Go(e.hub.Run)
 	c, err := e.hub.Dial(e.ctx, "x")
 	if err == nil || c != nil {
-		t.Errorf("nobody listens: %v", err)
+		t.Errorf("a dial without a listener: %v", err)
 	}
 	l, err := e.hub.Listen(e.ctx, "x")
 	if err != nil {
@@ -88,7 +88,7 @@ func TestInboxReaderAfterARestart(t *testing.T) {
 	if err := e.rdb.XAdd(t.Context(), entry).Err(); err != nil {
 		t.Errorf("an entry after the restart: %v", err)
 	}
-	for !strings.Contains(log.String(), "makes no sense") {
+	for !strings.Contains(log.String(), "is malformed") {
 		runtime.Gosched()
 	}
 	_ = c.Close()
@@ -97,10 +97,10 @@ func TestInboxReaderAfterARestart(t *testing.T) {
 	select {
 	case <-e.hub.Done():
 	default:
-		t.Error("the endpoint is used by somebody")
+		t.Error("the endpoint is still used")
 	}
 	if n, m := strings.Count(log.String(), "no answer"), strings.Count(log.String(), "answers again"); n != 1 || m != 1 {
-		t.Errorf("said %d and %d times:\n%s", n, m, log)
+		t.Errorf("logged %d and %d times:\n%s", n, m, log)
 	}
 }
 
@@ -120,7 +120,7 @@ func opened(t *testing.T, s *redistest.Server) (*endpoint, *logtest.Buffer) {
 	return e, log
 }
 
-// Keys are renewed and made anew. A word that another transport has taken is left alone.
+// Keys are renewed and created again. A word that another transport has taken is not changed.
 func TestInboxKeysAreRenewed(t *testing.T) {
 	s := redistest.Start(t)
 	e, log := opened(t, s)
@@ -153,7 +153,7 @@ func TestInboxKeysAreRenewed(t *testing.T) {
 			t.Errorf("%s: they expire in %v and %v", what, at, in)
 		}
 		if holder := admin.Get(ctx, word).Val(); holder != e.inbox {
-			t.Errorf("%s: the word is of %q", what, holder)
+			t.Errorf("%s: the word leads to %q", what, holder)
 		}
 	}
 	renewed("at first")
@@ -177,11 +177,11 @@ func TestInboxKeysAreRenewed(t *testing.T) {
 		}
 	}
 	if n := strings.Count(log.String(), "another process listens here now"); n != 1 {
-		t.Errorf("said %d times that the word was taken:\n%s", n, log)
+		t.Errorf("logged %d times that the word was taken:\n%s", n, log)
 	}
 	_ = l.Close()
 	if holder := admin.Get(ctx, word).Val(); holder != "somebody" {
-		t.Errorf("the word of somebody else is of %q", holder)
+		t.Errorf("the word of another transport leads to %q", holder)
 	}
 }
 

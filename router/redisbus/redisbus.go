@@ -13,19 +13,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Config describes which server to use. URL and Job are needed, the zero value of the
-// rest works.
+// Config describes the server to use. URL and Job are required; the zero value of the rest works.
 type Config struct {
-	// URL is redis://user:password@host:port/database, or rediss:// for TLS. All
-	// but the host may be left out.
+	// URL is redis://user:password@host:port/database, or rediss:// for TLS. Only the host is
+	// required.
 	URL string
-	// Job is the job's id: all nodes of a job, and no others, have the same.
+	// Job is the job's id: all nodes of a job have the same, and no other node has it.
 	Job string
-	// TLS is used for a rediss:// URL: authorities other than the system's, and a
-	// certificate if the server wants one. Nil means the system's authorities.
+	// TLS is used for a rediss:// URL: authorities other than the system's, and a certificate if
+	// the server requires one. Nil means the system's authorities.
 	TLS *tls.Config
-	// WindowBytes is the number of bytes that may be under way in each direction of a connection,
-	// 1 MiB. The reader's value counts.
+	// WindowBytes is the number of bytes that may be under way in each direction of a connection; 0
+	// means 1 MiB. The reader's value applies.
 	WindowBytes int
 	Logger      *slog.Logger // slog.Default() if nil
 }
@@ -35,7 +34,7 @@ type Transport struct {
 	cfg     Config
 	opt     *redis.Options
 	opening chan struct{} // held while the endpoint is opened
-	e       *endpoint     // of that one
+	e       *endpoint     // the open one, or nil
 }
 
 // New returns a transport. It does not connect: Listen and Dial do.
@@ -84,8 +83,8 @@ func (c *Transport) key(sort, name string) string {
 	return "ditask:{" + url.QueryEscape(c.cfg.Job) + "}:" + sort + ":" + url.QueryEscape(name)
 }
 
-// Listen takes address for the caller. Another node that listened on it before, and has not
-// closed it, is not found any more.
+// Listen takes address for the caller. Another node that listens on it can no longer be found
+// there.
 func (c *Transport) Listen(ctx context.Context, address string) (net.Listener, error) {
 	w, err := word(address)
 	if err != nil {
@@ -99,7 +98,7 @@ func (c *Transport) Listen(ctx context.Context, address string) (net.Listener, e
 	return e.hub.Listen(ctx, w)
 }
 
-// Advertise is the address that l was given.
+// Advertise returns the address that l was created with.
 func (c *Transport) Advertise(l net.Listener) string { return l.Addr().String() }
 
 // Dial connects to the node that listens on address, and waits until it answers.

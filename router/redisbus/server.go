@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// answerTime is the time that the server may take to answer before the connection
-	// to it is made again: less than a session's LinkTimeout.
+	// answerTime is the time in which the server must answer; otherwise the connection to it is
+	// made again. It is less than a session's LinkTimeout.
 	answerTime = 4 * time.Second
 	dialTime   = 4 * time.Second
 	// poolSize is for the reader, the writer, the keeper, and dials.
@@ -33,12 +33,12 @@ func options(cfg Config) (*redis.Options, error) {
 		return nil, fmt.Errorf("%s: %w", Public(cfg.URL), err)
 	}
 	opt, err := redis.ParseURL(cfg.URL)
-	if err != nil { // an option after the question mark
+	if err != nil { // caused by an option after the question mark
 		return nil, fmt.Errorf("%s: %s", Public(cfg.URL), strings.TrimPrefix(err.Error(), "redis: "))
 	}
 	if cfg.TLS != nil {
 		if opt.TLSConfig == nil {
-			return nil, errors.New("there is a TLS configuration, and the URL is without TLS: want rediss://")
+			return nil, errors.New("the Config has TLS and the URL does not: want rediss://")
 		}
 		name := opt.TLSConfig.ServerName
 		opt.TLSConfig = cfg.TLS.Clone()
@@ -48,7 +48,7 @@ func options(cfg Config) (*redis.Options, error) {
 	}
 	opt.Protocol = 2
 	opt.DisableIdentity = true // it would need one more permission
-	opt.MaxRetries = -1        // this package knows what may be said twice
+	opt.MaxRetries = -1        // this package knows which commands may be repeated
 	opt.ContextTimeoutEnabled = true
 	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout, opt.PoolTimeout = dialTime, answerTime, answerTime, answerTime
 	opt.DialerRetries = 1
@@ -57,8 +57,8 @@ func options(cfg Config) (*redis.Options, error) {
 	return opt, nil
 }
 
-// checkURL reports what is wrong with a URL but for its options. The error has no part
-// of it that may be a part of the password.
+// checkURL returns an error for a malformed URL; it does not check the options. The error contains
+// no part of the URL that may belong to the password.
 func checkURL(s string) error {
 	const form = "want redis://user:password@host:port/database, or rediss:// for TLS"
 	u, err := url.Parse(s)
@@ -79,8 +79,9 @@ func checkURL(s string) error {
 	return nil
 }
 
-// dialer connects to the server until ctx ends. It never fails: go-redis prints every failed dial to
-// stderr, past the logger, so it gets a connection that returns the error.
+// dialer connects to the server until ctx ends. Its function never fails: go-redis prints every
+// failed dial to stderr instead of the logger, so go-redis receives a connection that returns the
+// error.
 func dialer(life context.Context, cfg *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTime)
@@ -118,8 +119,7 @@ func (failedConn) SetDeadline(time.Time) error      { return nil }
 func (failedConn) SetReadDeadline(time.Time) error  { return nil }
 func (failedConn) SetWriteDeadline(time.Time) error { return nil }
 
-// advice is the remedy for the errors of a server, by the word that they begin
-// with.
+// advice maps the word at the beginning of a server's error to the remedy.
 var advice = map[string]string{
 	"NOAUTH":      "it wants a password: put it into the URL, redis://user:password@host:port",
 	"WRONGPASS":   "it does not take the user and password of the URL",
@@ -135,7 +135,7 @@ var advice = map[string]string{
 	"NOREPLICAS":  "it has fewer replicas than it needs to take writes (min-replicas-to-write)",
 }
 
-// explain adds the server and the remedy to an error.
+// explain adds the server's address and the remedy to an error.
 func explain(server string, err error) error {
 	err = printable.Error(err)
 	if text, ok := refusal(err); ok {
@@ -154,7 +154,7 @@ func explain(server string, err error) error {
 	return fmt.Errorf("redis at %s: %w", server, err)
 }
 
-// refusal is the text of an error from the server itself.
+// refusal returns the text of an error from the server itself.
 func refusal(err error) (string, bool) {
 	var answer redis.Error
 	if !errors.As(err, &answer) || errors.Is(err, redis.Nil) {
@@ -163,7 +163,7 @@ func refusal(err error) (string, bool) {
 	return printable.Text(answer.Error()), true
 }
 
-// checkVersion asks the server how old it is. HELLO needs no permission.
+// checkVersion asks the server for its version. HELLO needs no permission.
 func checkVersion(ctx context.Context, rdb *redis.Client) error {
 	version, err := askVersion(ctx, rdb)
 	if err != nil {
@@ -172,7 +172,7 @@ func checkVersion(ctx context.Context, rdb *redis.Client) error {
 	return requireVersion(version)
 }
 
-// askVersion is the server's version; empty: it gives none.
+// askVersion returns the server's version, or "" if the server gives none.
 func askVersion(ctx context.Context, rdb *redis.Client) (string, error) {
 	reply, err := rdb.Do(ctx, "hello").Slice()
 	if err != nil {
@@ -190,11 +190,11 @@ func askVersion(ctx context.Context, rdb *redis.Client) (string, error) {
 	return "", nil
 }
 
-// checkVersion refuses a server without XADD NOMKSTREAM.
+// requireVersion refuses a server without XADD NOMKSTREAM.
 func requireVersion(v string) error {
 	parts := strings.Split(v, ".")
 	if len(parts) < 2 {
-		return nil // an imitation: its refusals of commands will show its version
+		return nil // an imitation of Redis: its errors for commands will show its version
 	}
 	major, err1 := strconv.Atoi(parts[0])
 	minor, err2 := strconv.Atoi(parts[1])
@@ -210,7 +210,7 @@ func CheckURL(url string) error {
 	return err
 }
 
-// Public is the URL of a server without its secrets, for messages.
+// Public returns the URL of a server without its secrets, for messages.
 func Public(url string) string {
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {

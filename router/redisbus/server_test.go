@@ -119,8 +119,8 @@ func TestWindowBounds(t *testing.T) {
 	}
 }
 
-// The version is that of the server that answers, and not another word of its answer.
-func TestVersionThatAServerSays(t *testing.T) {
+// The version is the field version of the server's answer.
+func TestVersionOfAServer(t *testing.T) {
 	rdb := redistest.Start(t).Admin(t)
 	version, err := askVersion(t.Context(), rdb)
 	if err != nil || version == "" {

@@ -7,8 +7,8 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// Recovery measures how long after the heal of a cut of one second all events
-// have come that were sent meanwhile, as ns/heal: an operation is one cut.
+// Recovery measures the time from the end of a cut of one second until all events
+// that were sent meanwhile have arrived, as ns/heal: an operation is one cut.
 //
 //	go test -run xxx -bench Recovery -benchtime 5x ./router/socket
 func Recovery(b *testing.B, s Setup) {

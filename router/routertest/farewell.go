@@ -8,8 +8,8 @@ import (
 	"github.com/ditask/ditask/router"
 )
 
-// testFarewell ends a node without leave, and lets another process announce that: all other nodes lose
-// it at once, long before its silence would show.
+// testFarewell ends a node without a leave, and makes another process announce that: all other nodes lose
+// it at once, long before they detect its silence.
 func testFarewell(t *testing.T, s Setup) {
 	for _, dead := range []int{0, 2} {
 		l := s.lab(t, 3, func(c *router.Config) { c.Incarnation, c.PeerTimeout = 5, time.Hour })
@@ -41,7 +41,7 @@ func testFarewell(t *testing.T, s Setup) {
 			}
 		}
 		for _, n := range l.nodes {
-			_ = n.Abandon() // without the one that is lost
+			_ = n.Abandon() // without the lost one
 		}
 	}
 }

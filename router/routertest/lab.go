@@ -8,7 +8,7 @@
 //	}
 //
 // It runs N routers in one process, over connections that it can cut. A test that
-// waits fails after a minute: only a hang takes that long.
+// waits fails after a minute: only a deadlock takes that long.
 package routertest
 
 import (
@@ -87,7 +87,7 @@ func (s Setup) lab(t testing.TB, n int, edit func(*router.Config)) *lab {
 	return l
 }
 
-// node makes the router of node id; edit has the last word on its Config.
+// node makes the router of node id; edit may change its Config.
 func (l *lab) node(id, expect int) *node {
 	l.t.Helper()
 	n := &node{lab: l, id: id}
@@ -169,7 +169,7 @@ type inbox struct {
 	mu   sync.Mutex
 	more chan struct{}
 	got  []received
-	hold chan struct{} // closed or nil: messages are consumed as they come
+	hold chan struct{} // closed or nil: messages are consumed when they arrive
 }
 
 type received struct {
@@ -219,7 +219,7 @@ func (in *inbox) deliver(m *router.Message) error {
 	return nil
 }
 
-// release consumes the held messages and all that come after them.
+// release consumes the held messages and all later ones.
 func (in *inbox) release() {
 	in.mu.Lock()
 	in.hold = nil
@@ -230,7 +230,7 @@ func (in *inbox) release() {
 	}
 }
 
-// wait returns when n messages have come.
+// wait returns when n messages were received.
 func (in *inbox) wait(ctx context.Context, t testing.TB, n int) []received {
 	t.Helper()
 	for {
@@ -243,7 +243,7 @@ func (in *inbox) wait(ctx context.Context, t testing.TB, n int) []received {
 		select {
 		case <-in.more:
 		case <-ctx.Done():
-			t.Fatalf("%d of %d messages have come", len(got), n)
+			t.Fatalf("%d of %d messages were received", len(got), n)
 		}
 	}
 }
@@ -262,7 +262,7 @@ type Wire struct {
 	conns map[net.Conn]struct{}
 }
 
-// NewWire returns a wire in working order.
+// NewWire returns a wire that is not cut.
 func NewWire(c router.Transport) *Wire { return &Wire{Transport: c, conns: map[net.Conn]struct{}{}} }
 
 // Dial connects, unless the wire is cut.

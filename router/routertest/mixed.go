@@ -60,7 +60,7 @@ func (x *mixed) receive(n *node, d router.Delivery, m *router.Message) error {
 }
 
 // testMixed sends messages of all sizes and policies from every node to every
-// other at once, while they are consumed: every byte of each that comes is the
+// other at once, while they are consumed: every byte of each received message is the
 // one that was sent, and reliable ones all come, in order.
 func testMixed(t *testing.T, s Setup) {
 	const each = 150
@@ -87,7 +87,7 @@ func testMixed(t *testing.T, s Setup) {
 	l.finish()
 	for key, n := range x.next {
 		if strings.HasSuffix(key, router.Reliable.String()) && n != each {
-			t.Errorf("%s: %d of %d messages came", key, n, each)
+			t.Errorf("%s: %d of %d messages received", key, n, each)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // RunOutage checks how routers behave when the server between them is gone and does not
-// come back. stop ends or suspends the server. Every router reports the loss of every
-// other one, an emitter that is blocked gets the loss as its error, and Close returns.
+// return. stop ends or suspends the server. Every router reports the loss of every
+// other one, a blocked emitter returns the loss as its error, and Close returns.
 // A call that does not return in time is cut off by the test's context.
 func RunOutage(t *testing.T, s Setup, stop func()) {
 	t.Helper()
@@ -50,7 +50,7 @@ func RunOutage(t *testing.T, s Setup, stop func()) {
 		await(l.ctx, t, flowing, "the first messages")
 	}
 	stop()
-	// Only from here on, as on a busy machine so much data can delay heartbeats for long.
+	// Only from here on, because on a busy machine so much data can delay heartbeats for long.
 	emitted := make(chan error, n)
 	for i := range l.nodes {
 		go func() { emitted <- emitUntilLost(l.ctx, channels[i]) }()

@@ -160,7 +160,7 @@ func testOrderOverEvents(t *testing.T, s Setup) {
 	l.start()
 	for i := range 900 {
 		b := num(i)
-		if i%7 == 0 { // a whole chunk keeps its place too
+		if i%7 == 0 { // a whole chunk also keeps its place
 			b = append(b, bytes.Repeat([]byte{' '}, 200<<10)...)
 		}
 		send(l, out[i%3], b)
@@ -212,7 +212,7 @@ func testMatch(t *testing.T, s Setup) {
 	ascending(t, in[2].wait(l.ctx, t, 1), 1)
 	l.finish()
 	if in[1].count() != 0 {
-		t.Error("node.1 was not named, and received")
+		t.Error("node.1 received a message that was not addressed to it")
 	}
 }
 
@@ -233,7 +233,7 @@ func testDrain(t *testing.T, s Setup) {
 	}
 }
 
-// testLeave has a node leave that others are sending to, and that answers, as fast
+// testLeave makes a node leave that others are sending to, and that answers, as fast
 // as they can.
 func testLeave(t *testing.T, s Setup) {
 	l := s.lab(t, 3, func(c *router.Config) { c.WindowMessages = 64 })
@@ -313,7 +313,7 @@ func testBackPressure(t *testing.T, s Setup) {
 	}
 	ascending(t, inFast.wait(l.ctx, t, n), n)
 	if in.count() > 64 {
-		t.Errorf("%d messages came into a window of 64", in.count())
+		t.Errorf("%d messages received through a window of 64", in.count())
 	}
 	ctx, cancel := context.WithCancelCause(l.ctx)
 	cancel(errors.New("no patience"))
@@ -413,7 +413,7 @@ func testSizes(t *testing.T, s Setup) {
 	for _, in := range in {
 		for i, got := range in.wait(l.ctx, t, len(sizes)) {
 			if !bytes.Equal(got.payload, want[i]) {
-				t.Errorf("%d bytes sent, %d came or other ones", sizes[i], len(got.payload))
+				t.Errorf("%d bytes sent, %d or other ones received", sizes[i], len(got.payload))
 			}
 		}
 	}
@@ -466,7 +466,7 @@ func testMembership(t *testing.T, s Setup) {
 	}
 	l.start()
 	l.awaitPeers(l.nodes[0], 1, 2)
-	// A late one knows node.0 only, and gets the others.
+	// A late one has the address of node.0 only, and receives those of the others.
 	join := func(incarnation uint64) (*node, *inbox) {
 		edit := l.edit
 		l.edit = func(c *router.Config) {
@@ -643,7 +643,7 @@ func testBarrierFaults(t *testing.T, s Setup) {
 	wg.Wait()
 	wg.Go(func() { _ = l.nodes[2].Close() })
 	if err := l.nodes[0].Barrier(l.ctx, "c"); err == nil || !strings.Contains(err.Error(), "node.2") {
-		t.Errorf("a dead node is not named: %v", err)
+		t.Errorf("a lost node is not named: %v", err)
 	}
 	wg.Wait()
 }

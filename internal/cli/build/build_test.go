@@ -10,7 +10,7 @@ import (
 )
 
 // The texts are those of Go 1.26.
-func TestFirstFaultHasTheCommandThatMendsIt(t *testing.T) {
+func TestFirstFaultHasTheRemedy(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "",
 		"go: updates to go.mod needed; to update it:\n\tgo mod tidy\n": "updates to go.mod needed; to update it: go mod tidy",
@@ -71,7 +71,7 @@ func TestMainFault(t *testing.T) {
 	}
 }
 
-func TestOutputNameIsWhatPeopleSeeInPs(t *testing.T) {
+func TestOutputNameIsTheNameInPs(t *testing.T) {
 	for in, want := range map[goPackage]string{
 		{Dir: "/a/b", ImportPath: "m/prog"}:                 "prog",
 		{Dir: "/a/b", ImportPath: "command-line-arguments"}: "b",
@@ -158,7 +158,7 @@ func TestPinnedProgramOutlivesANewBuild(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	if _, err := os.Stat(dead); err == nil {
-		t.Error("what a dead job has left is still there")
+		t.Error("the files of an ended job are still there")
 	}
 	if _, err := os.Stat(live); err != nil {
 		t.Error(err)

@@ -73,7 +73,7 @@ func TestRedisServer(t *testing.T) {
 		{"--redis-url redis://r --mq-type redis", "redis://e", "redis://r"},
 		{"", "redis://e", "redis://e"},
 		{"--mq-type redis", "redis://e", "redis://e"},
-		// The command line wins over the variable; it does not contradict itself.
+		// The command line overrides the variable; giving both is not a fault.
 		{"--mq-type nats", "redis://e", ""},
 		{"--mq-type mesh", "redis://e", ""},
 		{"--nats-url nats://h:1", "redis://e", ""},
@@ -92,7 +92,7 @@ func TestNATSServer(t *testing.T) {
 		{"", "nats://e:1\n", "", "nats://e:1", ""},
 		{"--mq-type nats", "nats://e:1", "redis://r", "nats://e:1", ""},
 		{"", "nats://e:1", "redis://r", "nats://e:1", ""},
-		// The command line wins over the variable.
+		// The command line overrides the variable.
 		{"--mq-type mesh", "nats://e:1", "redis://r", "", ""},
 		{"--mq-type redis", "nats://e:1", "", "", "redis://127.0.0.1:6379"},
 		{"--redis-url redis://f", "nats://e:1", "redis://r", "", "redis://f"},

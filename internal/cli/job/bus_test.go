@@ -21,7 +21,7 @@ import (
 	"github.com/ditask/ditask/router/natsbus"
 )
 
-// soon returns a context for what must not hang.
+// soon returns a context for calls that must not block.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -45,7 +45,7 @@ func served(t *testing.T, env control.Env, log *logtest.Buffer) (*bus, launch.Co
 	return b, cfg
 }
 
-// connect connects with the server as a node does, and says how it went.
+// connect connects with the server as a node does, and returns the error.
 func connect(t *testing.T, cfg natsbus.Config) (*natsbus.Transport, error) {
 	t.Helper()
 	cfg.Job, cfg.Logger = "j", slog.New(slog.DiscardHandler)
@@ -58,7 +58,7 @@ func connect(t *testing.T, cfg natsbus.Config) (*natsbus.Transport, error) {
 	return c, err
 }
 
-// closing closes the server, and returns what is closed when that is done.
+// closing closes the server, and returns a channel that is closed after that.
 func closing(b *bus, r launch.Result, grace time.Duration, signals chan os.Signal) <-chan struct{} {
 	done := make(chan struct{})
 	go func() { b.close(r, grace, signals); close(done) }()
@@ -70,7 +70,7 @@ func await(t *testing.T, ch <-chan struct{}, what string) {
 	select {
 	case <-ch:
 	case <-soon(t).Done():
-		t.Fatal("it hangs: " + what)
+		t.Fatal("timeout: " + what)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestBusIsForTheNodesOfItsJob(t *testing.T) {
 	for _, key := range []string{"", "secret", natsbus.JobKey("guess")} {
 		if _, err := connect(t, natsbus.Config{URL: cfg.Plan.Bus, Key: key, Token: natsbus.JobKey("secret"),
 			ConnectTimeout: 100 * time.Millisecond}); err == nil {
-			t.Errorf("key %q is taken", key)
+			t.Errorf("key %q is accepted", key)
 		}
 	}
 	_ = c.Close()
@@ -141,7 +141,7 @@ func TestBusWaitsForOtherNodes(t *testing.T) {
 				case <-done:
 					t.Fatal("it did not wait")
 				case <-ctx.Done():
-					t.Fatal("it does not say that it waits")
+					t.Fatal("it does not log the wait")
 				case <-time.After(time.Millisecond):
 				}
 			}
@@ -151,7 +151,7 @@ func TestBusWaitsForOtherNodes(t *testing.T) {
 	}
 }
 
-func TestPatienceOfTheBus(t *testing.T) {
+func TestWaitOfTheBus(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
 		r    launch.Result
@@ -170,7 +170,7 @@ func TestPatienceOfTheBus(t *testing.T) {
 	}
 }
 
-func TestBusRunsOnlyWhereThePlanSays(t *testing.T) {
+func TestBusRunsOnlyWhereThePlanPutsIt(t *testing.T) {
 	site := placement.Site{Rank: 1, Launchers: []placement.Launcher{{Host: "a"}, {Host: "b"}}}
 	plan, err := placement.New(placement.Flags{Job: "j", MQType: "nats"}, site)
 	if err != nil {
@@ -184,7 +184,7 @@ func TestBusRunsOnlyWhereThePlanSays(t *testing.T) {
 	b.close(launch.Result{Kind: control.Success}, time.Hour, nil)
 }
 
-func TestBusFaultsSayWhereAndWhatToDo(t *testing.T) {
+func TestBusFaultsNameTheAddressAndTheRemedy(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -211,7 +211,7 @@ func TestBusFaultsSayWhereAndWhatToDo(t *testing.T) {
 	}
 }
 
-// stuck is a terminal that is paused until it is let go.
+// stuck is a terminal that is paused until the test releases it.
 type stuck struct {
 	logtest.Buffer
 	reached, let chan struct{}

@@ -93,7 +93,7 @@ func TestConfigOfAPlatform(t *testing.T) {
 		t.Errorf("a requeued step: %+v", cfg)
 	}
 	if cfg := config(t, place{restarts: 1}, "--resume=false"); cfg.Env.Resume || cfg.Env.Continue {
-		t.Error("--resume=false does not win")
+		t.Error("--resume=false does not override the variable")
 	}
 }
 

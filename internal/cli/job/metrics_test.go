@@ -65,7 +65,7 @@ func TestHealthz(t *testing.T) {
 	}
 }
 
-// nobody has no nodes.
+// nobody is a launcher without running nodes.
 type nobody struct{}
 
 func (nobody) Snapshot() []launch.State { return []launch.State{{ID: 3, Phase: launch.Backoff}} }
@@ -99,7 +99,7 @@ func TestMetricsAreServedUntilStop(t *testing.T) {
 	}
 	stop()
 	if want := "ditask: metrics at http://" + l.Addr().String() + "/metrics\n"; said.String() != want {
-		t.Errorf("said %q, want %q", said.String(), want)
+		t.Errorf("wrote %q, want %q", said.String(), want)
 	}
 	if c, err := net.DialTimeout("tcp", l.Addr().String(), time.Minute); err == nil {
 		_ = c.Close()

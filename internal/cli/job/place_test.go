@@ -130,7 +130,7 @@ func TestCheckPlatform(t *testing.T) {
 	}
 }
 
-func TestHintsForWhatTheUserMayNotExpect(t *testing.T) {
+func TestHintsForSurprisingPlacements(t *testing.T) {
 	batch := []string{"SLURM_JOB_ID=7", "SLURM_NTASKS=4"}
 	for _, c := range []struct {
 		line string
@@ -156,7 +156,7 @@ func TestHintsForWhatTheUserMayNotExpect(t *testing.T) {
 	}
 }
 
-func TestSameHostHasThoseBeforeThisOne(t *testing.T) {
+func TestSameHostCountsEarlierLaunchers(t *testing.T) {
 	s := sameHost(2)
 	if len(s.Launchers) != 3 || s.Rank != 2 || !s.Open || s.Launchers[2].Slot != 2 || s.Launchers[0].Slot != 0 {
 		t.Errorf("%+v", s)
@@ -180,7 +180,7 @@ func TestAdviceAboutKeysThatDiffer(t *testing.T) {
 	}
 }
 
-func TestOnlyTheFirstLauncherSpeaksForTheJob(t *testing.T) {
+func TestOnlyTheFirstLauncherReportsTheJob(t *testing.T) {
 	for _, c := range []struct {
 		p    place
 		want bool

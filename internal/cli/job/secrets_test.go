@@ -14,7 +14,7 @@ import (
 	"github.com/ditask/ditask/parallel/slurm"
 )
 
-// file writes a file of one's own.
+// file writes a file that only its owner can read.
 func file(t *testing.T, name, text string, mode os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

@@ -39,7 +39,7 @@ func (c command) delete(ctx *urfave.Context) error {
 		for line := range strings.Lines(string(out)) {
 			if strings.Contains(line, "/") { // other lines report that there is nothing
 				deleted++
-				_, _ = fmt.Fprintf(c.Stdout, "deleted %s\n", printable.Text(strings.TrimSpace(line))) // it is deleted, even if nobody reads this
+				_, _ = fmt.Fprintf(c.Stdout, "deleted %s\n", printable.Text(strings.TrimSpace(line))) // it is deleted, even if no process reads this
 			}
 		}
 		return err

@@ -132,7 +132,7 @@ func FuzzManifest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.ContainsRune(text, 0) || !utf8.ValidString(text) || text == "" {
-			return // no argument of a process, or none that YAML can hold
+			return // not a valid argument of a process, or not a valid text in YAML
 		}
 		args := []string{"--pods", "2", "--bus", "nats", "--labels=" + text, "--dir=" + text}
 		out, err := manifest(t, []string{text}, args...)
@@ -161,7 +161,7 @@ func FuzzManifest(f *testing.F) {
 
 // The job's token is sent to no server: the password of one is another Secret, and in no
 // argument of any process.
-func TestServerHasAPasswordOfItsOwn(t *testing.T) {
+func TestServerHasItsOwnPassword(t *testing.T) {
 	const password = "0123456789abcdef"
 	for _, kind := range []string{"nats", "redis"} {
 		out, err := manifest(t, nil, "--bus", kind)
@@ -214,7 +214,7 @@ func start(t *testing.T, command []any, password string) (argv, config string) {
 	}
 	for _, bad := range []string{"", "a b", `"`, "a\n", "a$x"} {
 		if out, err := run(bad); err == nil {
-			t.Errorf("password %q is taken: %s", bad, out)
+			t.Errorf("password %q is accepted: %s", bad, out)
 		}
 	}
 	out, err := run(password)
@@ -248,7 +248,7 @@ func TestNamesAreNames(t *testing.T) {
 		}
 	}
 	if _, err := manifest(t, nil, "--image", "a\nb"); err == nil {
-		t.Error("an image of two lines is taken")
+		t.Error("an image of two lines is accepted")
 	}
 	for _, good := range [][]string{
 		{"--token-secret", "own.secret-1"}, {"--node-selector", "example.com/a_b.c=", "--node-selector", "disk=ssd"},
@@ -266,7 +266,7 @@ func TestSecretsAreNotWritten(t *testing.T) {
 		"kubectl create secret generic "
 	for name, c := range map[string]struct {
 		env, flags []string
-		want       string // empty: it is taken
+		want       string // empty: it is accepted
 	}{
 		"flags": {nil, []string{"--redis-url", "redis://u:hunter@h", "--tls-key", "-----BEGIN hunter", "--namespace", "rl"},
 			"--tls-key, --redis-url" + say + "dqn-env --namespace rl --from-file=DITASK_TLS_KEY=FILE --from-file=DITASK_REDIS_URL=FILE, " +

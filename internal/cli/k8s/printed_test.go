@@ -13,7 +13,7 @@ import (
 )
 
 // hostilePod returns a pod of which every text that others than the user can set is hostile: the
-// last words of its program, its conditions and its names.
+// last output of its program, its conditions and its names.
 func hostilePod(t *testing.T, status string) kubePod {
 	t.Helper()
 	bad, err := json.Marshal(logtest.Hostile)

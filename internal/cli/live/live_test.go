@@ -90,7 +90,7 @@ func TestRowsFit(t *testing.T) {
 	}
 }
 
-func TestSpeedAndWhatIsLeft(t *testing.T) {
+func TestSpeedAndRemainingTime(t *testing.T) {
 	h := new(History)
 	r := &train.Report{Total: 1000}
 	run := Run{Report: r, History: h, Saved: -1}

@@ -167,7 +167,7 @@ func TestTableIsBackAfterALine(t *testing.T) {
 	})
 }
 
-// paused is a terminal that takes nothing until it is released.
+// paused is a terminal that accepts no output until the test releases it.
 type paused struct{ release chan struct{} }
 
 func (p paused) Write(b []byte) (int, error) {
@@ -175,7 +175,7 @@ func (p paused) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestTheEndDoesNotWaitForAPausedTerminal(t *testing.T) {
+func TestEndDoesNotWaitForAPausedTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		terminal := paused{make(chan struct{})}
 		now := time.Now()

@@ -163,7 +163,7 @@ func (f *follower) ask(ctx context.Context) (over bool, err error) {
 		states = f.accounted(ctx)
 	}
 	if len(states) == 0 {
-		return f.over(), errors.Join(errors.New("scontrol show job does not know it"), err)
+		return f.over(), errors.Join(errors.New("scontrol show job does not list it"), err)
 	}
 	for _, s := range states {
 		before := f.last[s.id]

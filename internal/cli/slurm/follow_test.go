@@ -87,7 +87,7 @@ func TestFollowerReportsEachChangeOnce(t *testing.T) {
 func TestFollowerOfAnArray(t *testing.T) {
 	f, _, _ := watch()
 	if f.over() || f.code() != 0 {
-		t.Error("a job of which nothing is known is over")
+		t.Error("a job without a known state is over")
 	}
 	scontrol(t, "JobId=40 ArrayJobId=9 ArrayTaskId=1-2 JobState=PENDING ExitCode=0:0")
 	if over, err := f.ask(t.Context()); over || err != nil {

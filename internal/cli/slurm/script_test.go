@@ -30,7 +30,7 @@ func TestNameOfAPackageIsOneOfAJob(t *testing.T) {
 }
 
 // runs returns the commands that a script runs: srun, ditask and mkdir, which are replaced by
-// one that writes its arguments down.
+// one that records its arguments.
 func runs(t *testing.T, script string, env ...string) (calls [][]string, err error) {
 	t.Helper()
 	dir := t.TempDir()

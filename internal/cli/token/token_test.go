@@ -54,7 +54,7 @@ func TestStepsShareTheTokenOfOneKey(t *testing.T) {
 	}
 }
 
-func TestTokenWithoutAHomeIsNoSecretAndSaysSo(t *testing.T) {
+func TestTokenWithoutAHomeIsNotSecretAndIsLogged(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file") // where no folder can be
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ const (
 	// mostLive bounds the growth of the live heap in bytes. The windows of a peer are 8 MiB of an
 	// event in each direction, and the program has three reliable ones.
 	mostLive = 64 << 20
-	// mostDecoded is how much more a payload that takes much memory may make of it: the budget
+	// mostDecoded is the additional growth that a payload which takes much memory may cause: the budget
 	// of package payload for 12 MiB, and these.
 	mostDecoded = 128 << 20
 	// mostResident bounds the growth of the peak of resident memory in bytes: the live heap, as
@@ -59,7 +59,7 @@ const (
 	hostileFault  = "hostile"
 	hostileFor    = 8 * time.Second        // how long it continues
 	hostileShared = 16                     // MiB that each node shares, and so maps of a peer: the bounds below count both
-	gaugeEvery    = 100 * time.Millisecond // how often processes write down what they hold
+	gaugeEvery    = 100 * time.Millisecond // between two records of the resources of a process
 	barrierWithin = 10 * time.Second       // how long honest nodes wait in a barrier
 )
 
@@ -112,7 +112,7 @@ func checkHostile() error {
 	return nil
 }
 
-// attack lets a hostile node into the job, and looks at what the honest ones make of it.
+// attack adds a hostile node to the job, and checks its effects on the honest nodes.
 func (r *round) attack(f fault) {
 	kind := r.hostile
 	cfg, end := r.target(f.a)
@@ -144,7 +144,7 @@ func (r *round) attack(f fault) {
 		defer close(over)
 		result, err = kind.Run(ctx, cfg)
 	}()
-	r.atEnd = append(r.atEnd, func() { // before anything else is judged
+	r.atEnd = append(r.atEnd, func() { // before all other checks
 		cancel()
 		<-over
 		r.t.Logf("hostile node: %s as node.%d, the victim is node.%d: %+v, calls elsewhere: %d; %.300v", kind.Name, cfg.Node, cfg.Victim,
@@ -153,10 +153,10 @@ func (r *round) attack(f fault) {
 			r.t.Errorf("the hostile node has reached no honest one: %v", err)
 		}
 		if n := calls.n.Load(); n > mostElsewhere {
-			r.t.Errorf("honest nodes have called somebody who has nothing to do with the job %d times", n)
+			r.t.Errorf("honest nodes have made %d connections to a listener outside the job", n)
 		}
 		for _, line := range held.judge() {
-			r.t.Errorf("%s, as a hostile node made it by %q", line, kind.Name)
+			r.t.Errorf("%s, caused by a hostile node of kind %q", line, kind.Name)
 		}
 	})
 	r.wait(func() bool { return closed(over) || held.exceeded() }, min(hostileFor, 2*time.Second))
@@ -199,7 +199,7 @@ func (r *round) over() bool {
 	return slices.ContainsFunc(r.jobs, func(j *launcher) bool { return closed(j.ended) })
 }
 
-// afterwards looks at whether the honest nodes continue with each other.
+// afterwards checks that the honest nodes continue with each other.
 func (r *round) afterwards(cfg hostile.Config) {
 	since := now()
 	r.await("all honest nodes to hear each other", 40*time.Second, func() bool {
@@ -221,7 +221,7 @@ func (r *round) afterwards(cfg hostile.Config) {
 	}
 }
 
-// exchanged reports whether each honest node has heard each other one since then.
+// exchanged reports whether each honest node has received a message of each other one since then.
 func (r *round) exchanged(since int64) bool {
 	heard := map[[2]int]bool{}
 	r.tails(since, func(rec faultlab.Record) {
@@ -265,7 +265,7 @@ func (r *round) tails(since int64, do func(faultlab.Record)) {
 	}
 }
 
-// target returns the job as a hostile node knows it: from the environment of its nodes.
+// target returns the job for a hostile node, from the environment of the job's nodes.
 func (r *round) target(victim int) (cfg hostile.Config, end func()) {
 	cfg = hostile.Config{Node: r.nodes, Victim: victim, Reliable: "one", Amplified: bag.Name(),
 		Barriers: []string{"barrier 1", "barrier 2"}, Seed: r.seed}
@@ -320,7 +320,7 @@ type elsewhere struct {
 	n    atomic.Int64 // calls
 }
 
-// elsewhere listens where no node is.
+// elsewhere listens at an address of no node.
 func (r *round) elsewhere() (end func(), e *elsewhere) {
 	if r.transport.server != nil || strings.HasPrefix(r.transport.name, "nats") {
 		return func() {}, &elsewhere{addr: "bus://node.77777"}
@@ -345,7 +345,7 @@ func (r *round) elsewhere() (end func(), e *elsewhere) {
 	return func() { _ = ln.Close(); <-done }, e
 }
 
-// holdings are what the processes of a round hold, compared with what each held first.
+// holdings are the resources of the processes of a round, compared with the first values of each.
 type holdings struct {
 	dir   string
 	first map[string]gauge // by node or launcher
@@ -362,7 +362,7 @@ func newHoldings(dir string, more uint64) *holdings {
 	return h
 }
 
-// look takes note of what the processes hold now.
+// look records the present resources of the processes.
 func (h *holdings) look() {
 	for _, g := range gauges(h.dir) {
 		m := h.most[g.Who]
@@ -371,7 +371,7 @@ func (h *holdings) look() {
 	}
 }
 
-// exceeded looks, and says whether a bound was exceeded.
+// exceeded calls look, and reports whether a bound was exceeded.
 func (h *holdings) exceeded() bool {
 	h.look()
 	return len(h.judge()) > 0
@@ -417,14 +417,14 @@ func (r *round) judgeLogs() {
 	}
 	for name, text := range logs {
 		most := mostLogged
-		if strings.HasPrefix(name, "the launcher") { // what all nodes print is in it
+		if strings.HasPrefix(name, "the launcher") { // it has the output of all nodes
 			most *= r.nodes
 		}
 		if len(text) > most {
 			r.t.Errorf("%s has %d bytes", name, len(text))
 		}
 		if line := raw(text); line != "" {
-			r.t.Errorf("%s has what a hostile node says, raw: %.200q", name, line)
+			r.t.Errorf("%s has unescaped text of a hostile node: %.200q", name, line)
 		}
 	}
 	if !r.recover {
@@ -492,7 +492,7 @@ func TestGrowthIsFound(t *testing.T) {
 	}
 }
 
-// Every kind can be asked for, and comes by itself.
+// Every kind can be selected, and also occurs at random.
 func TestHostileNodesAreInTheMix(t *testing.T) {
 	if *onlyHostile != "" || *onlyTransport != "" {
 		return // the flags leave rounds out

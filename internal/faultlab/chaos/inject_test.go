@@ -14,7 +14,7 @@ import (
 	"github.com/ditask/ditask/internal/faultlab"
 )
 
-// fault writes down what is done.
+// fault records a fault.
 func (r *round) fault(name string, grave bool, nodes ...int) {
 	err := r.records.Write(faultlab.Record{Kind: faultlab.Fault, At: now(), Event: name, Nodes: nodes, Grave: grave})
 	if err != nil {
@@ -22,7 +22,7 @@ func (r *round) fault(name string, grave bool, nodes ...int) {
 	}
 }
 
-// must fails the test for what the laboratory itself cannot do.
+// must fails the test if the laboratory itself fails.
 func (r *round) must(errs ...error) {
 	r.t.Helper()
 	if err := errors.Join(errs...); err != nil {
@@ -124,12 +124,12 @@ func (r *round) inject(f fault) {
 		r.t.Errorf("no fault %q", f.kind)
 	}
 	if f.grave && f.kind != "kill" {
-		r.fault("", f.grave, nodes...) // until here it may have its effects
+		r.fault("", f.grave, nodes...) // its effects end here
 		r.pause(4 * time.Second)
 	}
 }
 
-// stop stops a node for a while; under a grave fault, until the other nodes have given it up. Such a node ends when it
+// stop stops a node for a while; under a grave fault, until the other nodes have lost it. Such a node ends when it
 // continues, unless its launcher has killed it before.
 func (r *round) stop(f fault) {
 	p := r.find(f.a)
@@ -147,7 +147,7 @@ func (r *round) stop(f fault) {
 	}
 }
 
-// leave tells the launcher of a node to end, as Kubernetes does with a pod that it
+// leave signals the launcher of a node to end, as Kubernetes does with a pod that it
 // drains, and starts it again when it has ended.
 func (r *round) leave(id int) {
 	before, j := r.find(id), r.jobs[id]
@@ -160,7 +160,7 @@ func (r *round) leave(id int) {
 		r.t.FailNow()
 	}
 	if j.code() != 75 {
-		r.t.Errorf("the launcher of node.%d, which was told to leave, ended with %d", id, j.code())
+		r.t.Errorf("the launcher of node.%d ended with %d after the signal to leave", id, j.code())
 	}
 	r.must(j.start())
 	r.await("the node that left to be back", 40*time.Second, func() bool {

@@ -53,7 +53,7 @@ func (l *launcher) signal(s syscall.Signal) error {
 // code returns the exit code of a launcher that has ended, -1 after a signal.
 func (l *launcher) code() int { return l.cmd.ProcessState.ExitCode() }
 
-// reader is what reads the output of a launcher, as a terminal or a pager does: it
+// reader reads the output of a launcher, as a terminal or a pager does: it
 // can pause, and it can leave. It keeps the end of what it has read. It has one
 // goroutine, which ends with close.
 type reader struct {
@@ -102,7 +102,7 @@ func (p *reader) run() {
 	}
 }
 
-// hold makes the reader read nothing more, or continue.
+// hold pauses the reader, or lets it continue.
 func (p *reader) hold(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +110,7 @@ func (p *reader) hold(on bool) {
 	p.gate.Broadcast()
 }
 
-// leave makes the reader go away: the launcher's next write fails.
+// leave closes the reader: the launcher's next write fails.
 func (p *reader) leave() { _ = p.r.Close() }
 
 func (p *reader) close() {
@@ -120,7 +120,7 @@ func (p *reader) close() {
 	<-p.done
 }
 
-// text returns the end of what was read.
+// text returns the end of the output that was read.
 func (p *reader) text() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

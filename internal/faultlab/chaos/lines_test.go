@@ -16,7 +16,7 @@ import (
 )
 
 // lines are tcp proxies between the nodes of a job: one for each that a node
-// dials, and one for each node that others learn of.
+// dials, and one for each announced node.
 type lines struct {
 	shape  faultlab.Shape
 	routes []string
@@ -110,7 +110,7 @@ func (l *lines) isDown(from, to int) bool {
 	return false
 }
 
-// gate holds a line's directions back or lets them go. The mutex is held.
+// gate holds back a line's directions or releases them. The mutex is held.
 func (l *lines) gate(line *faultlab.Line, from, to int) {
 	for direction, way := range [][2]int{faultlab.Forth: {from, to}, faultlab.Back: {to, from}} {
 		held := l.stalled[way] > 0

@@ -39,7 +39,7 @@ const (
 	varHostile = "CHAOS_HOSTILE" // a hostile node will join
 )
 
-// Letter is what nodes send each other.
+// Letter is the event that nodes send each other.
 type Letter struct {
 	Incarnation   uint64
 	Number, Order uint64
@@ -81,7 +81,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// start takes its time, as a program does that loads its data first.
+// start waits, as a program does that loads its data first.
 func start() {
 	if most, err := strconv.Atoi(os.Getenv(varSlow)); err == nil && most > 0 {
 		<-time.After(time.Duration(most/4+rand.IntN(most)) * time.Millisecond)
@@ -89,8 +89,8 @@ func start() {
 }
 
 // reroute puts lines that can fail between this node and those that it dials. A
-// route "2>tcp://a=tcp://b" is for node 2, "*>..." for anybody who learns of the
-// address by another node.
+// route "2>tcp://a=tcp://b" is for node 2, "*>..." for each node that receives the
+// address from another node.
 func reroute(id string) {
 	attach, advertise := os.Getenv(control.VarAttach), os.Getenv(control.VarAdvertise)
 	for route := range strings.FieldsSeq(os.Getenv(varRoutes)) {
@@ -123,11 +123,11 @@ type node struct {
 func (n *node) record(r faultlab.Record) {
 	r.Who, r.At = n.who, now()
 	if err := n.records.Write(r); err != nil {
-		panic(err) // without records there is nothing to judge
+		panic(err) // the checker needs the records
 	}
 }
 
-// word is what the lines of a loud node are made of.
+// word is the content of the lines of a loud node.
 const word = "a word and "
 
 func play(ctx context.Context, pn *parallel.Node) (err error) {

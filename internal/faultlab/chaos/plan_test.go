@@ -20,7 +20,7 @@ import (
 type transport struct {
 	name   string
 	flags  []string // of ditask
-	faults []string // what it can suffer, besides its nodes
+	faults []string // faults besides those of its nodes
 	root   bool     // it needs to be set up by root
 	own    bool     // each node has a launcher and its own network
 	lines  bool     // its nodes dial each other over the laboratory's lines
@@ -44,14 +44,14 @@ var transports = []transport{
 var (
 	wireFaults = []string{"cut", "cut-close", "half-close", "reset", "stall", "stall-one-way", "flap"}
 	netFaults  = []string{"drop-one-way", "drop", "link-down"}
-	// The server is gone for a while, with all that it held.
+	// The server is down for a while, and loses its data.
 	serverFaults = []string{"server-restart"}
 	// The faults that nodes of every transport can have. Clocks jump where the program is built
 	// for it, see make chaos.
 	everyFaults = []string{"stop", "reader-pause"}
 )
 
-// plan is what follows from a seed.
+// plan is the part of a round that follows from a seed.
 type plan struct {
 	seed      uint64
 	nodes     int
@@ -68,7 +68,7 @@ type plan struct {
 	jump      int // seconds by which a clock jumps, and back
 	memory    int // MiB that each node shares; below 0: as ditask chooses
 	faults    []fault
-	hostile   hostile.Kind // what a hostile node does, instead of other faults; without a name: there is none
+	hostile   hostile.Kind // the behaviour of a hostile node, instead of other faults; without a name: there is none
 }
 
 type fault struct {

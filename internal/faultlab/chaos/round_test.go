@@ -143,7 +143,7 @@ func (r *round) await(what string, limit time.Duration, done func() bool) {
 	}
 }
 
-// abort lets all processes of the round say where they are, and ends them.
+// abort makes all processes of the round print their stacks, and ends them.
 func (r *round) abort() {
 	for _, p := range r.pids() {
 		_ = syscall.Kill(p.pid, syscall.SIGCONT)
@@ -314,7 +314,7 @@ func (r *round) command(env, args []string) {
 	r.jobs = append(r.jobs, &launcher{args: args, env: env, dir: r.dir, out: newReader(r.t)})
 }
 
-// finish ends the job and lets the checker judge.
+// finish ends the job and runs the checker.
 func (r *round) finish() faultlab.Report {
 	good := func(code int) bool { return code == 0 }
 	switch r.end {
@@ -371,8 +371,8 @@ func (r *round) finish() faultlab.Report {
 	return report
 }
 
-// ends returns the records that nodes could not write: those of the killed, and what
-// the others have said of them in their logs.
+// ends returns the records that nodes could not write: those of killed nodes, and what
+// the others have logged about them.
 func (r *round) ends() (out []faultlab.Record) {
 	at := now()
 	begun := map[int][]faultlab.Peer{}
@@ -399,7 +399,7 @@ func (r *round) ends() (out []faultlab.Record) {
 	return out
 }
 
-// A loss in a node's log: "node lost" of the task, or what the router says of a
+// A loss in a node's log: "node lost" of the task, or the router's message about a
 // node that left too early.
 var goneLine = regexp.MustCompile(`msg="node lost".* peer=(\d+) err="(?:.* (\d+) messages not)?|` +
 	`msg="a node has left.* peer=node\.(\d+) unacknowledged=(\d+)`)
@@ -407,7 +407,7 @@ var goneLine = regexp.MustCompile(`msg="node lost".* peer=(\d+) err="(?:.* (\d+)
 // lost returns the lines of a node's log about lost peers.
 func (r *round) lost(id int) map[int]uint64 {
 	out := map[int]uint64{}
-	b, _ := os.ReadFile(filepath.Join(r.dir, "logs", fmt.Sprintf("node-%d.log", id))) // none, if it has said nothing
+	b, _ := os.ReadFile(filepath.Join(r.dir, "logs", fmt.Sprintf("node-%d.log", id))) // missing if the node has logged nothing
 	for _, m := range goneLine.FindAllStringSubmatch(string(b), -1) {
 		peer, _ := strconv.Atoi(m[1] + m[3])
 		n, _ := strconv.ParseUint("0"+m[2]+m[4], 10, 64)

@@ -14,7 +14,7 @@ import (
 	"github.com/ditask/ditask/router/natsbus/embedded"
 )
 
-// busServer is a server through which the nodes of a round meet.
+// busServer is a server through which the nodes of a round connect.
 type busServer interface {
 	flags() []string
 	stop()

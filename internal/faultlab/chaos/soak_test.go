@@ -30,8 +30,8 @@ var soakTime = flag.Duration("soak.time", 0, "how long the soak lasts; 0: some s
 
 // The environment variables by which the soak configures its processes.
 const (
-	varSoak  = "CHAOS_SOAK"  // they are those of the soak
-	varGauge = "CHAOS_GAUGE" // how often they write down what they hold
+	varSoak  = "CHAOS_SOAK"  // set for processes of the soak
+	varGauge = "CHAOS_GAUGE" // the interval of the records of their resources
 )
 
 // gauge is the resources of a process. The process reports those that only it knows; the rest is
@@ -46,11 +46,11 @@ type gauge struct {
 	resident, peak      uint64 // bytes
 }
 
-// heardHere counts the messages that this process has heard.
+// heardHere counts the messages that this process has received.
 var heardHere atomic.Uint64
 
-// tellGauges writes what this process holds to its own file, as often as the
-// laboratory asks for it, until the process ends.
+// tellGauges writes the resources of this process to its own file, at the interval that the
+// laboratory sets, until the process ends.
 func tellGauges(who string) {
 	every, err := time.ParseDuration(os.Getenv(varGauge))
 	if err != nil {
@@ -69,7 +69,7 @@ func tellGauges(who string) {
 	}()
 }
 
-// Parcel is what nodes of the soak send each other.
+// Parcel is the event that nodes of the soak send each other.
 type Parcel struct {
 	Number uint64
 	Data   []float32
@@ -121,8 +121,8 @@ func soak(ctx context.Context, node *parallel.Node) error {
 	return t.Run(ctx)
 }
 
-// TestSoak runs a launcher with four nodes that are busy, and looks at what they
-// hold: after the first fifth of the time it must not grow.
+// TestSoak runs a launcher with four busy nodes, and measures their
+// resources: after the first fifth of the time these must not grow.
 func TestSoak(t *testing.T) {
 	lasts := *soakTime
 	if lasts == 0 {
@@ -217,7 +217,7 @@ func median(all []gauge, of func(gauge) uint64) uint64 {
 	return values[len(values)/2]
 }
 
-// gauges reads what the processes of the soak hold now.
+// gauges reads the present resources of the processes of the soak.
 func gauges(dir string) (out []gauge) {
 	files, _ := filepath.Glob(filepath.Join(dir, "*.gauge"))
 	for _, path := range files {

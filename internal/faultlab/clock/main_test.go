@@ -22,7 +22,7 @@ func main() {
 }
 `
 
-func TestTheTimeOfDayJumpsAndTheRestDoesNot(t *testing.T) {
+func TestOnlyTheTimeOfDayJumps(t *testing.T) {
 	dir := t.TempDir()
 	if err := write(dir); err != nil {
 		t.Fatal(err)

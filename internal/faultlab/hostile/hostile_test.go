@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(deadline.Each(m, 2*time.Minute)) }
 
-// job starts two honest nodes that listen, and returns how a hostile one sees them.
+// job starts two honest nodes that listen, and returns the configuration of a hostile one.
 func job(t *testing.T) hostile.Config {
 	t.Helper()
 	network := memory.New()
@@ -87,6 +87,6 @@ func TestFaultsOfARun(t *testing.T) {
 		}
 	}
 	if _, err := hostile.Find("kind"); err == nil {
-		t.Error("a hostile node is kind")
+		t.Error("an unknown kind is accepted")
 	}
 }

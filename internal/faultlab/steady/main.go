@@ -20,7 +20,7 @@ import (
 // Tick is one number of one life of a node.
 type Tick struct{ Life, Number uint64 }
 
-// Heard is what a node has heard of one life of another.
+// Heard has the messages that a node has received from one incarnation of another.
 type Heard struct {
 	First, Last uint64
 	Missing     uint64 // numbers between them that did not come

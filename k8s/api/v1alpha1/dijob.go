@@ -23,11 +23,11 @@ type DIJob struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the job should be.
+	// Spec is the desired state of the job.
 	// +required
 	Spec DIJobSpec `json:"spec"`
 
-	// Status is what the operator has seen last.
+	// Status is the latest state that the operator has observed.
 	// +optional
 	Status DIJobStatus `json:"status,omitzero"`
 }
@@ -42,8 +42,8 @@ type DIJobList struct {
 	Items []DIJob `json:"items"`
 }
 
-// DIJobSpec says of which pods a job consists, and when it is over. It has either
-// tasks, or a template for a job whose pods are all alike.
+// DIJobSpec describes the pods of a job, and when the job is over. It has either tasks, or a
+// template for a job of identical pods.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.tasks) != has(self.template)",message="give either tasks, or one template for all nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",fieldPath=".minReplicas",message="must not exceed maxReplicas"
@@ -57,9 +57,9 @@ type DIJobList struct {
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.suspend) && oldSelf.suspend || has(self.tasks) == has(oldSelf.tasks) && (!has(self.tasks) || self.tasks == oldSelf.tasks && self.tasks.map(t, t.name) == oldSelf.tasks.map(t, t.name))",fieldPath=".tasks",message="can change only while the job is suspended; the number of nodes of the last task is changed by spec.replicas, or kubectl scale"
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.suspend) && oldSelf.suspend || has(self.template) == has(oldSelf.template) && (!has(self.template) || self.template == oldSelf.template)",fieldPath=".template",message="can change only while the job is suspended"
 type DIJobSpec struct {
-	// Tasks are groups of nodes that run alike. Ranks count through them in this
-	// order, so the first node of the first task has rank 0, and only the last
-	// task can change its size while the job runs.
+	// Tasks are groups of identical nodes. Ranks count through them in this order, so the first
+	// node of the first task has rank 0, and only the last task can change its size while the job
+	// runs.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -67,19 +67,19 @@ type DIJobSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	Tasks []Task `json:"tasks,omitempty"`
 
-	// Template is the pod of every node of a job without tasks. It makes one
-	// task, worker, of type none.
+	// Template is the pod of every node of a job without tasks. The job then has one task named
+	// worker, of type none.
 	// +optional
 	Template *PodTemplate `json:"template,omitempty"`
 
-	// Replicas is the number of nodes of the last task. Without it that task's
-	// own replicas count, or for a template minReplicas. kubectl scale sets it.
+	// Replicas is the number of nodes of the last task. Without it, the task's own replicas apply,
+	// or minReplicas for a template. kubectl scale sets it.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// MinReplicas is the least number of nodes that the last task can be scaled to.
+	// MinReplicas is the smallest number of nodes that the last task can be scaled to.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
@@ -91,34 +91,33 @@ type DIJobSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 
-	// SuccessPolicy says when the job has succeeded: when all nodes of type
-	// learner have (Learner), or when all nodes have (All). Without it, Learner
-	// for a job that has one, All for others.
+	// SuccessPolicy determines when the job has succeeded: when all nodes of type learner have
+	// (Learner), or when all nodes have (All). The default is Learner for a job with a learner, and
+	// All for others.
 	// +optional
 	SuccessPolicy SuccessPolicy `json:"successPolicy,omitempty"`
 
-	// CleanPodPolicy says which pods are deleted when the job is over: those that
-	// still run, all, or none.
+	// CleanPodPolicy determines which pods are deleted when the job is over: those that still run,
+	// all, or none.
 	// +optional
 	// +kubebuilder:default=Running
 	CleanPodPolicy CleanPodPolicy `json:"cleanPodPolicy,omitempty"`
 
-	// BackoffLimit is the number of failures of nodes, over the whole job, after
-	// which a node is started again. One more ends the job.
+	// BackoffLimit is the number of failures of nodes, over the whole job, after which a node is
+	// still started again. One more failure ends the job.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=0
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 
-	// Preemptible says that a node which is evicted, preempted by the scheduler,
-	// or which ends with exit code 75, has not failed. When it is false, those
-	// count against backoffLimit as well.
+	// Preemptible means that a node has not failed if it is evicted, preempted by the scheduler, or
+	// ends with exit code 75. If false, these ends also count against backoffLimit.
 	// +optional
 	// +kubebuilder:default=true
 	Preemptible *bool `json:"preemptible,omitempty"`
 
-	// Suspend takes the pods of the job away, after their grace period, until it
-	// is false again. Files that nodes saved elsewhere stay.
+	// Suspend removes the pods of the job, after their grace period, until it is false again. Files
+	// that nodes saved elsewhere stay.
 	// +optional
 	// +kubebuilder:default=false
 	Suspend *bool `json:"suspend,omitempty"`
@@ -126,7 +125,7 @@ type DIJobSpec struct {
 
 // Task is a group of nodes that run the same pod.
 type Task struct {
-	// Name is part of the pods' names and of the variable DI_<NAME>_NODES.
+	// Name is a part of the pods' names and of the variable DI_<NAME>_NODES.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16
@@ -150,9 +149,9 @@ type Task struct {
 	Template PodTemplate `json:"template"`
 }
 
-// PodTemplate is a pod template whose restarts, host name and subdomain are the
-// operator's. Its first container is the node; an exit code is that of the first
-// container which failed.
+// PodTemplate is a pod template in which the operator sets restart policy, host name and subdomain.
+// Its first container is the node; the exit code of a pod is that of the first container that
+// failed.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.spec) && self.spec.containers.size() > 0",message="spec.containers: want at least one"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec) || self.spec.containers.all(c, has(c.image))",message="spec.containers: every container needs an image"
@@ -173,7 +172,7 @@ const (
 	None      TaskType = "none"
 )
 
-// SuccessPolicy says when a job has succeeded.
+// SuccessPolicy determines when a job has succeeded.
 //
 // +kubebuilder:validation:Enum=Learner;All
 type SuccessPolicy string
@@ -184,7 +183,7 @@ const (
 	SuccessAll     SuccessPolicy = "All"
 )
 
-// CleanPodPolicy says which pods are deleted when a job is over.
+// CleanPodPolicy determines which pods are deleted when a job is over.
 //
 // +kubebuilder:validation:Enum=Running;All;None
 type CleanPodPolicy string
@@ -196,17 +195,16 @@ const (
 	CleanNone    CleanPodPolicy = "None"
 )
 
-// The types of a job's conditions. They, and not the state, are what a program
-// should look at.
+// The types of a job's conditions. Programs should read these, and not the state.
 const (
-	Created   = "Created"   // all that the job consists of exists
+	Created   = "Created"   // all objects of the job exist
 	Running   = "Running"   // every node runs
-	Suspended = "Suspended" // no pod is left, by suspend
+	Suspended = "Suspended" // suspended, and no pod is left
 	Succeeded = "Succeeded" // over, by the success policy
 	Failed    = "Failed"    // over, by more failures than backoffLimit
 )
 
-// DIJobStatus is what the operator has seen last.
+// DIJobStatus is the latest state that the operator has observed.
 type DIJobStatus struct {
 	// Conditions are Created, Running, Suspended, Succeeded and Failed.
 	// +optional
@@ -214,12 +212,11 @@ type DIJobStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// State is one word for people: Pending, Running, Restarting, Suspended,
-	// Succeeded or Failed.
+	// State is a summary in one word: Pending, Running, Restarting, Suspended, Succeeded or Failed.
 	// +optional
 	State string `json:"state,omitempty"`
 
-	// JobID is the job's id among all jobs, DI_JOB_ID of its nodes.
+	// JobID is the job's unique id, DI_JOB_ID of its nodes.
 	// +optional
 	JobID string `json:"jobID,omitempty"`
 
@@ -243,7 +240,7 @@ type DIJobStatus struct {
 	// +optional
 	Replicas int32 `json:"replicas"`
 
-	// Selector finds the pods of the last task, for an autoscaler.
+	// Selector selects the pods of the last task, for an autoscaler.
 	// +optional
 	Selector string `json:"selector,omitempty"`
 
@@ -253,7 +250,7 @@ type DIJobStatus struct {
 	// +listMapKey=name
 	Tasks []TaskStatus `json:"tasks,omitempty"`
 
-	// FirstFailure is the node that failed first since all nodes last ran.
+	// FirstFailure is the first node that failed since all nodes last ran.
 	// +optional
 	FirstFailure *NodeFailure `json:"firstFailure,omitempty"`
 
@@ -278,9 +275,9 @@ type TaskStatus struct {
 	Active int32 `json:"active"`
 	// Ready is the number of pods that are ready.
 	Ready int32 `json:"ready"`
-	// Succeeded is the number of pods that ended well.
+	// Succeeded is the number of pods that succeeded.
 	Succeeded int32 `json:"succeeded"`
-	// Failed is the number of pods that failed and are still there.
+	// Failed is the number of pods that failed and still exist.
 	Failed int32 `json:"failed"`
 }
 
@@ -296,25 +293,25 @@ type NodeFailure struct {
 	Rank int32 `json:"rank"`
 	// ExitCode of the container that failed; -1 if none did.
 	ExitCode int32 `json:"exitCode"`
-	// Reason in one word, as Kubernetes says it: Error, OOMKilled, Evicted.
+	// Reason is Kubernetes' reason in one word: Error, OOMKilled, Evicted.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// Message has the last lines of the container's log.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Time is when it failed.
+	// Time is the time of the failure.
 	Time metav1.Time `json:"time"`
 }
 
 // Replacement is the last end of a node that is started again.
 type Replacement struct {
-	// Pod is the name of the node's pod, which its successor has too.
+	// Pod is the name of the node's pod, and of the pod that replaces it.
 	Pod string `json:"pod"`
 	// UID of the pod that ended.
 	UID string `json:"uid"`
-	// Streak counts ends in a row, each soon after its start; the delay doubles with it.
+	// Streak is the number of consecutive ends soon after a start; the delay doubles with each.
 	Streak int32 `json:"streak"`
-	// NotBefore is when the node may start again.
+	// NotBefore is the earliest time at which the node may start again.
 	NotBefore metav1.Time `json:"notBefore"`
 	// Reason is PodFailed or PodPreempted.
 	Reason string `json:"reason"`

@@ -1,9 +1,9 @@
 // Package v1alpha1 has the types of the group ditask.dev: DIJob, a training job
 // of several processes that run as pods.
 //
-// The CustomResourceDefinition in config/crd and the deep copies are made from
-// these types by go generate, and every rule of a field is a marker beside it, so
-// the API server refuses a wrong DIJob itself, naming the field.
+// go generate makes the CustomResourceDefinition in config/crd and the deep copies from these
+// types. Every rule of a field is a marker beside it, so the API server refuses a wrong DIJob and
+// names the field.
 //
 // +kubebuilder:object:generate=true
 // +groupName=ditask.dev

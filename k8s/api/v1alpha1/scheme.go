@@ -9,7 +9,7 @@ import (
 // GroupVersion is the group and version of the types of this package.
 var GroupVersion = schema.GroupVersion{Group: "ditask.dev", Version: "v1alpha1"}
 
-// AddToScheme makes the types of this package known to a scheme.
+// AddToScheme registers the types of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &DIJob{}, &DIJobList{})
 	metav1.AddToGroupVersion(s, GroupVersion)

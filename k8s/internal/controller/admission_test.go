@@ -23,7 +23,7 @@ const goodTemplate = `
 template: {spec: {containers: [{name: node, image: x}]}}
 `
 
-// dryRun asks the API server what it thinks of a job.
+// dryRun returns the API server's error for a job.
 func dryRun(t *testing.T, w *kubetest.World, name, spec string) error {
 	t.Helper()
 	o := &unstructured.Unstructured{}
@@ -138,7 +138,7 @@ tasks:
 	}
 }
 
-func TestWhatRunsCannotChangeUnderneath(t *testing.T) {
+func TestTemplatesOfARunningJobCannotChange(t *testing.T) {
 	w := world(t)
 	start(w, newJob(w, 2))
 	for what, set := range map[string]func(*v1alpha1.DIJob){

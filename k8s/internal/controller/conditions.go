@@ -8,8 +8,8 @@ import (
 	"github.com/ditask/ditask/k8s/api/v1alpha1"
 )
 
-// conditions writes Created, Running, Suspended, Succeeded and Failed of a job
-// that is not over, and the events of what has changed.
+// conditions sets Created, Running, Suspended, Succeeded and Failed of a job that is not over, and
+// adds the events of the changes.
 func (s *state) conditions() {
 	s.set(v1alpha1.Succeeded, false, "NotFinished", "the job is not over")
 	s.set(v1alpha1.Failed, false, "NotFinished", "the job is not over")
@@ -59,8 +59,7 @@ func (s *state) conditions() {
 // refusals are the reasons of Created that stay until all pods exist.
 var refusals = map[string]bool{"NameTaken": true, "Refused": true}
 
-// suspended writes the conditions of a job that is suspended, or will be when its
-// pods have gone.
+// suspended sets the conditions of a job that is suspended, or will be when its pods are deleted.
 func (s *state) suspended() {
 	left := len(s.extra)
 	for _, pod := range s.pods {
@@ -80,13 +79,14 @@ func (s *state) suspended() {
 	s.set(v1alpha1.Suspended, true, "Suspended", "spec.suspend is true; no pod is left")
 }
 
-// waitsFor returns the reason why not every node runs: the worst reason, and the first node that has it.
+// waitsFor returns the reason why not every node runs: the most serious reason, and the first node that
+// has it.
 func (s *state) waitsFor() (reason, why string) {
 	reason, why = "PodsStarting", "waiting for pods to start"
 	for _, n := range s.nodes {
 		pod := s.pods[n.Pod]
 		if r := s.replaced(n.Pod); reason == "PodsStarting" && r.UID != "" && (pod == nil || string(pod.UID) == r.UID) {
-			reason, why = "Restarting", fmt.Sprintf("%s is made again: %s", n, r.Reason)
+			reason, why = "Restarting", fmt.Sprintf("%s is started again: %s", n, r.Reason)
 		}
 		if pod == nil {
 			continue
@@ -98,7 +98,7 @@ func (s *state) waitsFor() (reason, why string) {
 	return reason, why
 }
 
-// isBad says of a reason for not running that somebody should look.
+// isBad reports whether a reason for not running needs a user's attention.
 func isBad(reason string) bool {
 	return reason == "ImageNotPulled" || reason == "ContainerNotStarted" || reason == "Unschedulable"
 }

@@ -39,7 +39,7 @@ func scheduled(pod *corev1.Pod) {
 }
 
 // TestConditionsOfAJobThatIsNotOver is the table of Created, Running and Suspended, with the state in one word
-// and the event of a job that had no condition before.
+// and the event of a job without earlier conditions.
 func TestConditionsOfAJobThatIsNotOver(t *testing.T) {
 	const (
 		exist   = "True PodsCreated: all 4 pods exist"
@@ -78,7 +78,7 @@ func TestConditionsOfAJobThatIsNotOver(t *testing.T) {
 			suspended: not, state: "Pending"},
 		{
 			name: "a pod has failed", pods: changes{"evaluator-0": failed, "collector-0": failed}, created: exist, suspended: not,
-			running: "False Restarting: 2 of 4 nodes run; dqn-evaluator-0 (evaluator, rank 1) is made again: PodFailed", state: "Restarting",
+			running: "False Restarting: 2 of 4 nodes run; dqn-evaluator-0 (evaluator, rank 1) is started again: PodFailed", state: "Restarting",
 			events: []event{
 				{true, "PodFailed", "dqn-evaluator-0 (evaluator, rank 1) failed: Error, exit code 3"}, {true, "PodFailed",
 					"dqn-collector-0 (collector, rank 2) failed: Error, exit code 3"},
@@ -107,7 +107,7 @@ func TestConditionsOfAJobThatIsNotOver(t *testing.T) {
 			events:  say("Unschedulable", "dqn-collector-0 (collector, rank 2): Unschedulable: 0/3 nodes are available"),
 		},
 		{
-			name: "what is worse is said, though it comes later", pods: changes{"evaluator-0": failed,
+			name: "the more serious reason, of a later node", pods: changes{"evaluator-0": failed,
 				"collector-0": unschedulable}, created: exist, suspended: not, state: "Pending",
 			running: "False Unschedulable: 2 of 4 nodes run; dqn-collector-0 (collector, rank 2): Unschedulable: 0/3 nodes are available",
 			events: []event{
@@ -162,23 +162,24 @@ func TestConditionsOfAJobThatIsNotOver(t *testing.T) {
 					t.Errorf("%s is of generation %d and time %v", c.Type, c.ObservedGeneration, c.LastTransitionTime)
 				}
 			}
-			// No event comes twice; the time of a condition is that of its status.
+			// An event is emitted once; the time of a condition is that of its status.
 			job.Status, job.Generation = d.status, 8
 			again := decide(job, pods, clock.Add(time.Second/2))
 			if len(again.events) != 0 {
-				t.Errorf("told again: %v", again.events)
+				t.Errorf("repeated events: %v", again.events)
 			}
 			for _, c := range again.status.Conditions {
 				if c.ObservedGeneration != 8 || !c.LastTransitionTime.Time.Equal(clock) {
-					t.Errorf("at the next look %s is of generation %d and time %v", c.Type, c.ObservedGeneration, c.LastTransitionTime)
+					t.Errorf("after the next call %s is of generation %d and time %v", c.Type, c.ObservedGeneration, c.LastTransitionTime)
 				}
 			}
 		})
 	}
 }
 
-// TestSuccessorThatStartsIsNotMadeAgain tells the pod that failed from the one that took its place.
-func TestSuccessorThatStartsIsNotMadeAgain(t *testing.T) {
+// TestSuccessorThatStartsIsNotStartedAgain distinguishes the failed pod from the pod that replaces
+// it.
+func TestSuccessorThatStartsIsNotStartedAgain(t *testing.T) {
 	job := dqnJob()
 	pods := changed(job, changes{"collector-0": failed})
 	job.Status = decide(job, pods, clock).status
@@ -187,14 +188,14 @@ func TestSuccessorThatStartsIsNotMadeAgain(t *testing.T) {
 		pods changes
 		want string
 	}{
-		{"the pod that failed has gone", changes{"collector-0": gone}, "Restarting"},
+		{"the failed pod is deleted", changes{"collector-0": gone}, "Restarting"},
 		{"its successor starts", changes{"collector-0": func(pod *corev1.Pod) { pending(pod); pod.UID = "its successor" }}, "PodsStarting"},
 	} {
 		if c := condition(new(decide(job, changed(job, tt.pods), clock).status), v1alpha1.Running); c.Reason != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, c.Reason, tt.want)
 		}
 	}
-	// An entry without a pod is none.
+	// An entry without a pod does not count.
 	job.Status.Replaced[0].UID = ""
 	if c := condition(new(decide(job, changed(job, changes{"collector-0": gone}), clock).status),
 		v1alpha1.Running); c.Reason != "PodsStarting" {
@@ -217,7 +218,8 @@ func TestRefusalStaysUntilAllPodsExist(t *testing.T) {
 	}
 }
 
-// TestEventsOfAChange: an event comes only when a condition becomes true, not while it stays so.
+// TestEventsOfAChange: an event is emitted only when a condition becomes true, not while it stays
+// true.
 func TestEventsOfAChange(t *testing.T) {
 	was := func(kind string, status metav1.ConditionStatus, reason string) []metav1.Condition {
 		return []metav1.Condition{{Type: kind, Status: status, Reason: reason}}
@@ -231,15 +233,15 @@ func TestEventsOfAChange(t *testing.T) {
 		want   bool
 	}{
 		{"it is resumed", was(v1alpha1.Suspended, metav1.ConditionTrue, "Suspended"), nil, nil, "Resumed", true},
-		{"it drained, and is not suspended after all", was(v1alpha1.Suspended, metav1.ConditionFalse, "Draining"), nil, nil, "Resumed",
+		{"it is resumed before its pods are deleted", was(v1alpha1.Suspended, metav1.ConditionFalse, "Draining"), nil, nil, "Resumed",
 			false},
 		{"it runs again", was(v1alpha1.Running, metav1.ConditionFalse, "Restarting"), nil, nil, "Running", true},
 		{"it runs as before", was(v1alpha1.Running, metav1.ConditionTrue, "NodesRunning"), nil, nil, "Running", false},
-		{"another trouble", was(v1alpha1.Running, metav1.ConditionFalse, "ImageNotPulled"), nil, changes{"learner-0": unschedulable},
+		{"another fault", was(v1alpha1.Running, metav1.ConditionFalse, "ImageNotPulled"), nil, changes{"learner-0": unschedulable},
 			"Unschedulable", true},
-		{"the same trouble", was(v1alpha1.Running, metav1.ConditionFalse, "Unschedulable"), nil, changes{"learner-0": unschedulable},
+		{"the same fault", was(v1alpha1.Running, metav1.ConditionFalse, "Unschedulable"), nil, changes{"learner-0": unschedulable},
 			"Unschedulable", false},
-		{"starting is no trouble", was(v1alpha1.Running, metav1.ConditionFalse, "Unschedulable"), nil, changes{"learner-0": pending},
+		{"starting is not a fault", was(v1alpha1.Running, metav1.ConditionFalse, "Unschedulable"), nil, changes{"learner-0": pending},
 			"PodsStarting", false},
 	} {
 		job := dqnJob()
@@ -251,7 +253,7 @@ func TestEventsOfAChange(t *testing.T) {
 	}
 }
 
-// TestStateIsTheFirstOfTheConditionsThatHold is the order of the words for people.
+// TestStateIsTheFirstOfTheConditionsThatHold tests the order of the conditions in the state.
 func TestStateIsTheFirstOfTheConditionsThatHold(t *testing.T) {
 	order := []string{v1alpha1.Succeeded, v1alpha1.Failed, v1alpha1.Suspended, v1alpha1.Running}
 	for i, want := range order {

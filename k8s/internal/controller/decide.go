@@ -17,20 +17,20 @@ import (
 const (
 	firstDelay   = time.Second
 	longestDelay = 5 * time.Minute
-	// A node that ran this long before it ended begins with the first delay again.
+	// A node that ran at least this long begins with the first delay again.
 	goodRun = 10 * time.Minute
 )
 
-// exitPreempted is the exit code by which a node says that it has saved its work
-// and wants to be started again; ditask ends with it after SIGTERM.
+// exitPreempted is the exit code of a node that has saved its work and asks to be started again;
+// ditask ends with it after SIGTERM.
 const exitPreempted = 75
 
-// decision lists the changes for a job: the status first, then the rest.
+// decision lists the changes for a job: the status first, then the objects.
 type decision struct {
 	status v1alpha1.DIJobStatus
 	remove []*corev1.Pod // in this order
 	create []node
-	after  time.Duration // when to look again even if nothing happens; 0: never
+	after  time.Duration // when to call decide again without a change; 0: never
 	events []event
 }
 
@@ -47,7 +47,7 @@ type state struct {
 	now   time.Time
 	nodes []node
 	pods  map[string]*corev1.Pod // by name
-	extra []*corev1.Pod          // of no node of the job, highest rank first
+	extra []*corev1.Pod          // pods of no node of the job, highest rank first
 	decision
 }
 
@@ -82,7 +82,7 @@ func decide(job *v1alpha1.DIJob, pods []*corev1.Pod, now time.Time) decision {
 	return s.decision
 }
 
-// sort tells pods of nodes from those that no node has any more.
+// sort separates the pods of nodes from those that belong to no node any more.
 func (s *state) sort(pods []*corev1.Pod) {
 	wanted := map[string]bool{}
 	for _, n := range s.nodes {
@@ -99,8 +99,8 @@ func (s *state) sort(pods []*corev1.Pod) {
 	s.status.Replaced = slices.DeleteFunc(s.status.Replaced, func(r v1alpha1.Replacement) bool { return !wanted[r.Pod] })
 }
 
-// countFailures writes down each pod that has failed or was preempted since the
-// last look, the first failure first.
+// countFailures records each pod that has failed or was preempted since the last call, the first
+// failure first.
 func (s *state) countFailures() {
 	var ended []ending
 	for _, n := range s.nodes {
@@ -140,7 +140,7 @@ func (s *state) replaced(pod string) v1alpha1.Replacement {
 	return v1alpha1.Replacement{Pod: pod}
 }
 
-// noteReplacement sets when the node of an ended pod may start again.
+// noteReplacement sets the time at which the node of an ended pod may start again.
 func (s *state) noteReplacement(e ending) {
 	r := s.replaced(e.node.Pod)
 	if e.ran >= goodRun {
@@ -152,7 +152,7 @@ func (s *state) noteReplacement(e ending) {
 		delay = min(delay, firstDelay<<(r.Streak-1))
 	}
 	r.UID = string(e.uid)
-	// A status has whole seconds; the delay is not shorter for it.
+	// A status has whole seconds; rounding must not shorten the delay.
 	r.NotBefore = metav1.NewTime(s.now.Add(delay + time.Second - time.Nanosecond).Truncate(time.Second))
 	r.Reason = "PodFailed"
 	if e.preempted {
@@ -163,8 +163,8 @@ func (s *state) noteReplacement(e ending) {
 	slices.SortFunc(s.status.Replaced, func(a, b v1alpha1.Replacement) int { return cmp.Compare(a.Pod, b.Pod) })
 }
 
-// judge ends the job if it is over: success first, for the last of several
-// learners may succeed while a collector fails for want of it.
+// judge ends the job if it is over. It checks for success first, because the last of several
+// learners may succeed while a collector fails without it.
 func (s *state) judge() (over bool) {
 	if done, by := s.succeeded(); done {
 		s.finish(v1alpha1.Succeeded, string(by)+"Succeeded", s.successMessage(by))
@@ -247,12 +247,12 @@ func (s *state) clean() {
 	s.removeIf(func(pod *corev1.Pod) bool { return policy == v1alpha1.CleanAll || !hasEnded(pod) })
 }
 
-// suspend takes all pods away but those that have succeeded.
+// suspend removes all pods except those that have succeeded.
 func (s *state) suspend() {
 	s.removeIf(func(pod *corev1.Pod) bool { return pod.Status.Phase != corev1.PodSucceeded })
 }
 
-// removeIf removes the pods that which picks, the highest rank first.
+// removeIf removes the pods for which the function is true, the highest rank first.
 func (s *state) removeIf(which func(*corev1.Pod) bool) {
 	pods := slices.Clone(s.extra)
 	for _, n := range slices.Backward(s.nodes) {
@@ -267,8 +267,8 @@ func (s *state) removeIf(which func(*corev1.Pod) bool) {
 	}
 }
 
-// run removes the pods that are too many, and makes those that are missing or
-// have failed, once their delay is over.
+// run removes excess pods, and creates those that are missing or have failed, once their delay is
+// over.
 func (s *state) run() {
 	for _, pod := range s.extra {
 		if pod.DeletionTimestamp == nil {
@@ -286,7 +286,8 @@ func (s *state) run() {
 			}
 			continue
 		}
-		// The name is free only when the failed pod has gone, which is seen.
+		// The name is free only when the failed pod is deleted, which starts another
+		// reconciliation.
 		if pod != nil {
 			s.remove = append(s.remove, pod)
 		} else {
@@ -295,7 +296,7 @@ func (s *state) run() {
 	}
 }
 
-// count fills in the numbers of the status.
+// count sets the numbers of the status.
 func (s *state) count() {
 	desired := int32(len(s.nodes)) //nolint:gosec // 8 tasks of at most 1000 nodes
 	if s.status.Desired != 0 && s.status.Desired != desired {
@@ -337,7 +338,7 @@ func (s *state) count() {
 	}
 }
 
-// set writes a condition; its time changes only with its status.
+// set sets a condition; its time changes only with its status.
 func (s *state) set(kind string, is bool, reason, message string) {
 	status := metav1.ConditionFalse
 	if is {

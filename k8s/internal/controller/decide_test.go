@@ -11,7 +11,7 @@ import (
 	"github.com/ditask/ditask/k8s/api/v1alpha1"
 )
 
-// clock is the time of tests that need none.
+// clock is the time of tests that do not depend on the time.
 var clock = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // podsOf returns the pods of all nodes of a job, all running.
@@ -103,7 +103,7 @@ func TestPodThatIsDeletedHasNotFailed(t *testing.T) {
 	if d.status.Preemptions != 1 || d.status.Restarts != 0 {
 		t.Errorf("%+v", d.status)
 	}
-	// The machine on which it is may be gone: it is counted once, however long it stays.
+	// Its machine may be unreachable: it is counted once, however long the pod exists.
 	job.Status = d.status
 	if d := decide(job, pods, clock.Add(time.Hour)); d.status.Preemptions != 1 || len(d.create)+len(d.remove) != 0 {
 		t.Errorf("%+v", d)
@@ -118,7 +118,7 @@ func TestDecideAgainChangesNothing(t *testing.T) {
 	job.Status = d.status
 	again := decide(job, pods, clock)
 	if len(again.events) != 0 || again.status.Restarts != d.status.Restarts {
-		t.Errorf("second look: %+v", again)
+		t.Errorf("second call: %+v", again)
 	}
 }
 

@@ -54,7 +54,7 @@ func TestFailedNodeComesBackWithItsRankUntilTheBudgetIsSpent(t *testing.T) {
 	if c.Reason != "BackoffLimitExceeded" || c.Message != want {
 		t.Errorf("%s: %s\nwant %s", c.Reason, c.Message, want)
 	}
-	// The pod that failed stays, for its log; those that ran are gone.
+	// The failed pod stays, for its log; those that ran are deleted.
 	w.Until("only the failed pod is left", func() (bool, any) {
 		return slices.Equal(names(w), []string{"dqn-collector-1"}) && len(w.Pods()) == 1, names(w)
 	})
@@ -88,7 +88,7 @@ func TestKilledLearnerComesBack(t *testing.T) {
 		t.Errorf("%+v", job.Status)
 	}
 	if w.Made("dqn-collector-0") != 1 || w.Made("dqn-evaluator-0") != 1 {
-		t.Error("others were made again")
+		t.Error("other nodes were started again")
 	}
 }
 
@@ -136,7 +136,7 @@ func TestDeletedPodComesBack(t *testing.T) {
 	}
 }
 
-func TestImageThatCannotBePulledIsSaid(t *testing.T) {
+func TestConditionNamesAnImageThatCannotBePulled(t *testing.T) {
 	w := world(t)
 	w.Stick("dqn-collector-0", "ImagePullBackOff", "Back-off pulling image \"ditask:test\": not found")
 	w.Must(w.Client.Create(w.Ctx, newJob(w, 1)))
@@ -151,7 +151,7 @@ func TestImageThatCannotBePulledIsSaid(t *testing.T) {
 	w.UntilState("dqn", v1alpha1.Running)
 }
 
-func TestWhatAlreadyHasTheNameIsLeftAlone(t *testing.T) {
+func TestForeignObjectOfTheSameNameIsNotChanged(t *testing.T) {
 	for kind, other := range map[string]client.Object{
 		"Service": &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
 		"Pod":     &corev1.Pod{Spec: template().Spec},
@@ -170,22 +170,22 @@ func TestWhatAlreadyHasTheNameIsLeftAlone(t *testing.T) {
 			uid := other.GetUID()
 			w.Must(w.Client.Get(w.Ctx, client.ObjectKeyFromObject(other), other))
 			if other.GetUID() != uid || len(other.GetOwnerReferences()) != 0 {
-				t.Error("it was taken over")
+				t.Error("the operator has changed the foreign object")
 			}
-			// Once it is gone, the job continues.
+			// When the object is deleted, the job continues.
 			w.Must(w.Client.Delete(w.Ctx, other))
 			w.UntilState("dqn", v1alpha1.Running)
 		})
 	}
 }
 
-func TestRefusedPodIsSaidAndTriedAgain(t *testing.T) {
+func TestConditionHasTheRefusalOfAPodUntilARetrySucceeds(t *testing.T) {
 	w := world(t)
 	job := newJob(w, 1)
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}, Value: 7}
 	job.Spec.Tasks[2].Template.Spec.PriorityClassName = class.Name
 	w.Must(w.Client.Create(w.Ctx, job))
-	w.Until("the condition says why", func() (bool, any) {
+	w.Until("the condition has the reason", func() (bool, any) {
 		c := meta.FindStatusCondition(w.Job("dqn").Status.Conditions, v1alpha1.Created)
 		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == "Refused" && strings.Contains(c.Message,
 			"no PriorityClass with name "+class.Name), c
@@ -219,13 +219,13 @@ func TestOperatorThatIsRestartedMakesNoPodTwice(t *testing.T) {
 	w.UntilState("dqn", v1alpha1.Succeeded)
 }
 
-// TestCacheThatLagsBehindDoesNoHarm calls the reconciler by hand, with a client
-// that shows it an old job and old pods each time.
+// TestCacheThatLagsBehindDoesNoHarm calls the reconciler directly, with a client whose cache has an
+// old job and old pods each time.
 func TestCacheThatLagsBehindDoesNoHarm(t *testing.T) {
 	w := kubetest.NewWorld(t, cluster)
 	job := newJob(w, 1)
 	w.Must(w.Client.Create(w.Ctx, job))
-	var pods []corev1.Pod // what the cache shows
+	var pods []corev1.Pod // the pods in the cache
 	stale := interceptor.NewClient(w.Client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if shown, ok := o.(*v1alpha1.DIJob); ok {
@@ -247,7 +247,7 @@ func TestCacheThatLagsBehindDoesNoHarm(t *testing.T) {
 	}
 	reconcile() // writes the status
 	job = w.Job("dqn")
-	reconcile() // and with that job, and no pod in the cache, would make them again and again
+	reconcile() // with that job, and without a pod in the cache, decide creates them again
 	reconcile()
 	for _, name := range []string{"dqn-learner-0", "dqn-evaluator-0", "dqn-collector-0"} {
 		untilMade(w, name, 1)
@@ -259,14 +259,14 @@ func TestCacheThatLagsBehindDoesNoHarm(t *testing.T) {
 		pods = append(pods, *pod)
 	}
 	for range 5 {
-		reconcile() // the job in the cache has never heard of the failure
+		reconcile() // the job in the cache does not have the failure
 	}
 	if n := w.Job("dqn").Status.Restarts; n != 1 {
 		t.Errorf("one failure was counted %d times", n)
 	}
 
-	// Another node fails, while the cache shows the first one's successor, and a
-	// job that has heard of neither failure: what was counted is not forgotten.
+	// Another node fails, while the cache has the first one's successor, and a job without both
+	// failures: the counted failures are kept.
 	w.Must(w.Exit(w.Ctx, w.Namespace, "dqn-evaluator-0", 1, ""))
 	pods = []corev1.Pod{*w.Pods()["dqn-learner-0"], *w.Pods()["dqn-evaluator-0"], *w.Pods()["dqn-collector-0"]}
 	pods[2].UID, pods[2].Status = "its successor", runs

@@ -22,7 +22,7 @@ import (
 	"github.com/ditask/ditask/k8s/internal/kubetest"
 )
 
-func TestNodesKnowTheirPlace(t *testing.T) {
+func TestEnvironmentOfNodes(t *testing.T) {
 	w := world(t)
 	job := newJob(w, 2)
 	job.Spec.Tasks[2].Template.Spec.Containers[0].Env = []corev1.EnvVar{
@@ -87,7 +87,7 @@ func TestNodesKnowTheirPlace(t *testing.T) {
 	w.UntilEvent("dqn", "Running")
 }
 
-func TestPodsAreRestrictedUnlessTheTemplateSaysOtherwise(t *testing.T) {
+func TestPodsAreRestrictedUnlessTheTemplateIsNot(t *testing.T) {
 	w := world(t)
 	job := newJob(w, 1)
 	own := &job.Spec.Tasks[2].Template.Spec
@@ -226,12 +226,12 @@ func TestCollectorsScaleUpAndDownWhileTheJobRuns(t *testing.T) {
 	pods := w.Pods()
 	for name, uid := range uids {
 		if pods[name] == nil || pods[name].UID != uid {
-			t.Errorf("%s was not left alone", name)
+			t.Errorf("%s was changed", name)
 		}
 	}
 	env := pods["dqn-collector-4"].Spec.Containers[0].Env
 	if env[1].Value != "6" || env[2].Value != "dqn-learner-0.dqn,dqn-evaluator-0.dqn,dqn-collector-[0-4].dqn" {
-		t.Errorf("the new node is told: %v", env[:3])
+		t.Errorf("the new node has the variables: %v", env[:3])
 	}
 	if err := scale(w, "dqn", 6); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(),
 		"spec.replicas: Invalid value: must be at most maxReplicas") {
@@ -255,7 +255,7 @@ func TestCollectorsScaleUpAndDownWhileTheJobRuns(t *testing.T) {
 	w.Until("the drained pods are gone", func() (bool, any) { return len(w.Pods()) == 4, names(w) })
 	for name, pod := range w.Pods() {
 		if pod.UID != uids[name] {
-			t.Errorf("%s was made again", name)
+			t.Errorf("%s was created again", name)
 		}
 	}
 	w.UntilEvent("dqn", "Scaled")
@@ -335,7 +335,7 @@ func TestLearnersSuccessEndsTheJob(t *testing.T) {
 	}
 }
 
-func TestAllMustSucceedIfThePolicySaysSo(t *testing.T) {
+func TestAllMustSucceedUnderPolicyAll(t *testing.T) {
 	w := world(t)
 	job := newJob(w, 1)
 	job.Spec.SuccessPolicy = v1alpha1.SuccessAll
@@ -353,7 +353,7 @@ func TestAllMustSucceedIfThePolicySaysSo(t *testing.T) {
 	w.UntilState("dqn", v1alpha1.Succeeded)
 }
 
-func TestDeletedJobTakesEverythingWithIt(t *testing.T) {
+func TestObjectsOfADeletedJobAreDeleted(t *testing.T) {
 	w := world(t)
 	job := start(w, newJob(w, 2))
 	w.Must(w.Client.Delete(w.Ctx, job))
@@ -376,7 +376,7 @@ func TestDeletedJobTakesEverythingWithIt(t *testing.T) {
 	}
 }
 
-func TestJobsOfOneNameInTwoNamespacesDoNotMeet(t *testing.T) {
+func TestJobsOfOneNameInTwoNamespacesAreSeparate(t *testing.T) {
 	a, b := kubetest.NewWorld(t, cluster), kubetest.NewWorld(t, cluster)
 	operate(a, b)
 	one, two := start(a, newJob(a, 1)), start(b, newJob(b, 1))

@@ -11,7 +11,7 @@ import (
 // Labels of the pods, and of all else that belongs to a job.
 const (
 	labelJob       = "ditask.dev/job"    // name of the job
-	labelJobID     = "ditask.dev/job-id" // id of the job, which a later job of the same name has not
+	labelJobID     = "ditask.dev/job-id" // id of the job; a later job of the same name has another one
 	labelTask      = "ditask.dev/task"
 	labelType      = "ditask.dev/type"
 	labelRank      = "ditask.dev/rank"
@@ -28,16 +28,15 @@ type node struct {
 	Rank  int32 // within the job
 }
 
-// jobID names a job among all jobs, also of other namespaces and of other times:
-// at most 40 letters, digits and hyphens, which is what ditask takes.
+// jobID returns a unique id of a job, over all namespaces and times: at most 40 letters, digits and
+// hyphens, the limit of ditask.
 func jobID(job *v1alpha1.DIJob) string {
 	uid := strings.ReplaceAll(string(job.UID), "-", "")
 	name := strings.TrimRight(job.Name[:min(len(job.Name), 31)], "-")
 	return name + "-" + uid[:min(len(uid), 8)]
 }
 
-// tasksOf returns the tasks of a job, as they are now: the last one has the size that
-// spec.replicas says.
+// tasksOf returns the tasks of a job; spec.replicas sets the size of the last one.
 func tasksOf(job *v1alpha1.DIJob) []v1alpha1.Task {
 	spec := &job.Spec
 	tasks := slices.Clone(spec.Tasks)
@@ -54,7 +53,7 @@ func tasksOf(job *v1alpha1.DIJob) []v1alpha1.Task {
 	return tasks
 }
 
-// nodesOf returns the members that a job should have, by rank.
+// nodesOf returns the nodes that a job should have, by rank.
 func nodesOf(job *v1alpha1.DIJob) []node {
 	var nodes []node
 	for _, task := range tasksOf(job) {
@@ -71,10 +70,10 @@ func nodesOf(job *v1alpha1.DIJob) []node {
 	return nodes
 }
 
-// host returns the name under which the other nodes of the job find this one.
+// host returns the name by which the other nodes of the job find this one.
 func (n node) host(job *v1alpha1.DIJob) string { return n.Pod + "." + job.Name }
 
-// hostsOf returns the names under which the nodes of a task are found: one name, or a range.
+// hostsOf returns the names by which the nodes of a task are found: one name, or a range.
 func hostsOf(job *v1alpha1.DIJob, task v1alpha1.Task) string {
 	switch task.Replicas {
 	case 0:
@@ -85,7 +84,7 @@ func hostsOf(job *v1alpha1.DIJob, task v1alpha1.Task) string {
 	return fmt.Sprintf("%s-%s-[0-%d].%s", job.Name, task.Name, task.Replicas-1, job.Name)
 }
 
-// String reports which node it is, for people: its pod, role and rank.
+// String describes the node for users: its pod, role and rank.
 func (n node) String() string {
 	role := string(n.Type)
 	if n.Type == v1alpha1.None {

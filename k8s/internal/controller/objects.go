@@ -18,11 +18,11 @@ import (
 // tokenKey is the key of the token in the job's Secret.
 const tokenKey = "token"
 
-// secretName returns the name of the Secret with the job's token. It has the job's id
-// in it, so that a job never reads the token of one before it.
+// secretName returns the name of the Secret with the job's token. It contains the job's id, so that
+// a job never reads the token of an earlier job.
 func secretName(job *v1alpha1.DIJob) string { return jobID(job) + "-token" }
 
-// metadata returns the metadata of an object that belongs to the job and goes with it.
+// metadata returns the metadata of an object that belongs to the job and is deleted with it.
 func metadata(job *v1alpha1.DIJob, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name:      name,
@@ -34,7 +34,7 @@ func metadata(job *v1alpha1.DIJob, name string) metav1.ObjectMeta {
 	}
 }
 
-// selector finds the pods of this job and of no other, earlier ones of its name included.
+// selector selects the pods of this job only, not those of earlier jobs of the same name.
 func selector(job *v1alpha1.DIJob) map[string]string {
 	return map[string]string{labelJobID: jobID(job)}
 }
@@ -60,8 +60,8 @@ func setService(job *v1alpha1.DIJob, s *corev1.Service) {
 	s.Spec.Selector = selector(job)
 }
 
-// setPolicy makes p the job's network policy: only nodes of the job reach its
-// nodes. Another policy can let others in, for policies add up.
+// setPolicy makes p the job's network policy: only nodes of the job reach its nodes. Another policy
+// can allow other clients, because policies add up.
 func setPolicy(job *v1alpha1.DIJob, p *networkingv1.NetworkPolicy) {
 	own(job, &p.ObjectMeta)
 	nodes := metav1.LabelSelector{MatchLabels: selector(job)}
@@ -113,7 +113,7 @@ func newPod(job *v1alpha1.DIJob, n node) *corev1.Pod {
 	}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		if i == 1 { // the first one is the node, and no other has to know the token
+		if i == 1 { // the first one is the node, and no other needs the token
 			env = env[:len(env)-1]
 		}
 		secureContainer(c)
@@ -121,7 +121,7 @@ func newPod(job *v1alpha1.DIJob, n node) *corev1.Pod {
 		if c.TerminationMessagePolicy == "" {
 			c.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 		}
-		// Ours come first, so that the template's own may refer to them.
+		// The operator's variables come first, so that those of the template may refer to them.
 		c.Env = append(slices.Clone(env), slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool {
 			return slices.ContainsFunc(env, func(our corev1.EnvVar) bool { return our.Name == e.Name })
 		})...)
@@ -157,8 +157,8 @@ func environment(job *v1alpha1.DIJob, n node) []corev1.EnvVar {
 	}})
 }
 
-// securePod fills in what the template leaves open: what the restricted Pod
-// Security Standard asks for.
+// securePod sets the fields that the restricted Pod Security Standard requires, unless the template
+// sets them.
 func securePod(spec *corev1.PodSpec) {
 	if spec.SecurityContext == nil {
 		spec.SecurityContext = &corev1.PodSecurityContext{}
@@ -178,8 +178,8 @@ func secureContainer(container *corev1.Container) {
 		container.SecurityContext = &corev1.SecurityContext{}
 	}
 	c := container.SecurityContext
-	// A template that asks for privileges or capabilities knows what it wants, and
-	// the API server refuses some of them together with these.
+	// If a template asks for privileges or capabilities, these fields are not set: the API server
+	// refuses some of them together with these.
 	if c.Privileged != nil && *c.Privileged || c.Capabilities != nil {
 		return
 	}

@@ -70,7 +70,7 @@ func TestJobIDIsMadeOfNameAndUID(t *testing.T) {
 	}
 }
 
-// belongs checks that an object goes with the job, and that labels find it.
+// belongs checks that the job owns an object, and the object's labels.
 func belongs(t *testing.T, job *v1alpha1.DIJob, o metav1.Object) {
 	t.Helper()
 	want := map[string]string{"ditask.dev/job": "dqn", "ditask.dev/job-id": "dqn-01234567",
@@ -217,7 +217,7 @@ func TestTokenOfTheAPIServerIsMountedOnlyOnRequest(t *testing.T) {
 		account string
 		want    *bool
 	}{
-		{"nothing", nil, "", new(false)}, {"an account", nil, "mine", nil}, {"a wish", new(true), "", new(true)}, {"both", new(false),
+		{"nothing", nil, "", new(false)}, {"an account", nil, "mine", nil}, {"a request", new(true), "", new(true)}, {"both", new(false),
 			"mine", new(false)},
 	} {
 		_, pod := podOf(func(p *v1alpha1.PodTemplate) {
@@ -229,7 +229,7 @@ func TestTokenOfTheAPIServerIsMountedOnlyOnRequest(t *testing.T) {
 	}
 }
 
-// TestSecurityOfPods is the table of what a template leaves open and what it has set.
+// TestSecurityOfPods is the table of the fields that a template sets or leaves unset.
 func TestSecurityOfPods(t *testing.T) {
 	runtime := &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	none := &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}

@@ -16,11 +16,11 @@ import (
 	"github.com/ditask/ditask/k8s/api/v1alpha1"
 )
 
-// ending is the end of a node's pod that was not a success.
+// ending is the end of a node's pod that did not succeed.
 type ending struct {
 	node      node
 	uid       types.UID
-	preempted bool // by others, or by its own word, exit code 75
+	preempted bool // by others, or by its own exit code 75
 	failure   v1alpha1.NodeFailure
 	ran       time.Duration
 }
@@ -56,8 +56,8 @@ func endingOf(n node, pod *corev1.Pod) (ending, bool) {
 	return e, true
 }
 
-// disruption reports whether something outside of the pod ended it: an eviction, the
-// scheduler for a pod of higher priority, a node that goes away.
+// disruption reports whether a cause outside of the pod ended it: an eviction, a pod of higher
+// priority, a Kubernetes node that is removed.
 func disruption(pod *corev1.Pod) (bool, metav1.Condition) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
@@ -82,8 +82,8 @@ func failedContainer(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	return first
 }
 
-// trouble returns the reason why a pod does not run, if Kubernetes knows a reason that does not
-// go away by waiting a moment.
+// trouble returns the reason why a pod does not run, if Kubernetes reports a reason other than a
+// start that is under way.
 func trouble(pod *corev1.Pod) (reason, message string) {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		w := c.State.Waiting
@@ -108,7 +108,7 @@ func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// isReady reports whether a pod takes part: it is ready, and not about to go.
+// isReady reports whether a pod is ready and not being deleted.
 func isReady(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
@@ -138,8 +138,8 @@ func describe(f v1alpha1.NodeFailure) string {
 	return text
 }
 
-// short cuts a text to its last 512 bytes, at the end of which a log says why, and makes it
-// safe to print: it may be the last words of a program.
+// short cuts a text to its last 512 bytes, since the end of a log has the reason, and makes it safe
+// to print: it may be the output of a program.
 func short(text string) string {
 	text = printable(strings.TrimSpace(text))
 	if len(text) <= 512 {
@@ -148,8 +148,8 @@ func short(text string) string {
 	return "..." + strings.ToValidUTF8(text[len(text)-509:], "")
 }
 
-// printable returns a text with newlines and characters that unicode.IsPrint accepts; others
-// are escaped, as strconv.Quote does, so that they do not rule a terminal.
+// printable returns a text with newlines and characters that unicode.IsPrint accepts; it escapes
+// others, as strconv.Quote does, so that they cannot control a terminal.
 func printable(text string) string {
 	var b strings.Builder
 	for i, r := range text {

@@ -104,7 +104,7 @@ func TestEndOfAPod(t *testing.T) {
 			name: "its machine shut down", ended: true, preempted: true, failure: failure(-1, "NodeShutdown", "", at(-5)),
 			status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "NodeShutdown"},
 		},
-		{name: "running, with the word of an eviction", deleted: true,
+		{name: "running, with the reason of an eviction", deleted: true,
 			status: corev1.PodStatus{Phase: corev1.PodRunning, Reason: "Evicted"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -130,8 +130,8 @@ func TestEndOfAPod(t *testing.T) {
 	}
 }
 
-// TestTroubleOfInitContainersIsSaidFirst orders what keeps a pod from running.
-func TestTroubleOfInitContainersIsSaidFirst(t *testing.T) {
+// TestTroubleOfInitContainersIsReportedFirst tests the order of the reasons why a pod does not run.
+func TestTroubleOfInitContainersIsReportedFirst(t *testing.T) {
 	pod := &corev1.Pod{}
 	waiting("CrashLoopBackOff", "again and again")(pod)
 	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{

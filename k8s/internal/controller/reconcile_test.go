@@ -26,7 +26,7 @@ import (
 	"github.com/ditask/ditask/k8s/internal/kubetest"
 )
 
-// table is objects in memory, with a reconciler over them; nothing runs beside it.
+// table has objects in memory, and a reconciler for them; no other controller runs.
 type table struct {
 	*testing.T
 	client.Client
@@ -37,7 +37,7 @@ type table struct {
 	ctx      context.Context
 }
 
-// newTable makes a table; calls may change what the client of the reconciler does.
+// newTable makes a table; calls may change the calls of the reconciler's client.
 func newTable(t *testing.T, calls interceptor.Funcs, objects ...client.Object) *table {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -102,7 +102,7 @@ func (w *table) told() (all []string) {
 
 var allPods = []string{"dqn-collector-0", "dqn-collector-1", "dqn-evaluator-0", "dqn-learner-0"}
 
-func TestReconcileMakesWhatIsMissingOnce(t *testing.T) {
+func TestReconcileCreatesMissingObjectsOnce(t *testing.T) {
 	foreign := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "foreign"}}
 	w := newTable(t, interceptor.Funcs{}, dqnJob(), foreign)
 	for range 2 {
@@ -124,7 +124,7 @@ func TestReconcileMakesWhatIsMissingOnce(t *testing.T) {
 	}
 }
 
-func TestReconcileBringsBackWhatWasChanged(t *testing.T) {
+func TestReconcileRestoresChangedObjects(t *testing.T) {
 	w := newTable(t, interceptor.Funcs{}, dqnJob())
 	_, err := w.reconcile()
 	w.must(err)
@@ -148,7 +148,7 @@ func TestReconcileBringsBackWhatWasChanged(t *testing.T) {
 	}
 }
 
-func TestReconcileCountsEventsAndLooksAgainAfterTheDelay(t *testing.T) {
+func TestReconcileCountsEventsAndRunsAgainAfterTheDelay(t *testing.T) {
 	job := dqnJob()
 	pods := changed(job, changes{"collector-0": failed})
 	w := newTable(t, interceptor.Funcs{}, job, pods[0], pods[1], pods[2], pods[3])
@@ -158,14 +158,14 @@ func TestReconcileCountsEventsAndLooksAgainAfterTheDelay(t *testing.T) {
 	}
 	want := []string{"Warning PodFailed dqn-collector-0 (collector, rank 2) failed: Error, exit code 3"}
 	if told := w.told(); !slices.Equal(told, want) {
-		t.Errorf("told: %q, want %q", told, want)
+		t.Errorf("events: %q, want %q", told, want)
 	}
 	families, err := w.registry.Gather()
 	if err != nil || len(families) != 1 || families[0].GetMetric()[0].GetCounter().GetValue() != 1 ||
 		families[0].GetMetric()[0].GetLabel()[0].GetValue() != "PodFailed" {
 		t.Errorf("metrics: %v, %v", families, err)
 	}
-	// At the next look the delay is over, and the pod goes.
+	// At the next call the delay is over, and the pod is deleted.
 	w.r.Now = func() time.Time { return clock.Add(time.Second) }
 	_, err = w.reconcile()
 	w.must(err)
@@ -173,7 +173,7 @@ func TestReconcileCountsEventsAndLooksAgainAfterTheDelay(t *testing.T) {
 		t.Errorf("pods: %v", got)
 	}
 	if told := w.told(); len(told) != 0 {
-		t.Errorf("told again: %v", told)
+		t.Errorf("repeated events: %v", told)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestReconcileOfAJobThatIsOverMakesNothing(t *testing.T) {
 	}
 }
 
-func TestReconcileLeavesAJobThatIsGoneOrGoing(t *testing.T) {
+func TestReconcileIgnoresADeletedJob(t *testing.T) {
 	going := dqnJob()
 	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: clock}, []string{"example.com/wait"}
 	for name, w := range map[string]*table{"gone": newTable(t, interceptor.Funcs{}), "going": newTable(t, interceptor.Funcs{}, going)} {
@@ -208,7 +208,8 @@ func TestReconcileLeavesAJobThatIsGoneOrGoing(t *testing.T) {
 	}
 }
 
-// TestReconcileStopsAtAStaleStatus has a job that somebody else changes, or deletes, before its status is written.
+// TestReconcileStopsAtAStaleStatus has a job that another client changes, or deletes, before its status is
+// written.
 func TestReconcileStopsAtAStaleStatus(t *testing.T) {
 	resource := schema.GroupResource{Group: "ditask.dev", Resource: "dijobs"}
 	for name, tt := range map[string]struct {
@@ -230,13 +231,13 @@ func TestReconcileStopsAtAStaleStatus(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if pods, told := w.names(&corev1.PodList{}), w.told(); len(pods) != 0 || len(told) != 0 {
-			t.Errorf("%s: made %v, told %v", name, pods, told)
+			t.Errorf("%s: created %v, events %v", name, pods, told)
 		}
 	}
 }
 
-// TestStatusIsWrittenOnlyOverWhatWasRead has a cache that shows an older job.
-func TestStatusIsWrittenOnlyOverWhatWasRead(t *testing.T) {
+// TestStatusIsWrittenOnlyOverTheVersionRead has a cache with an older job.
+func TestStatusIsWrittenOnlyOverTheVersionRead(t *testing.T) {
 	w := newTable(t, interceptor.Funcs{}, dqnJob())
 	stale := w.job()
 	job := w.job()
@@ -258,8 +259,9 @@ func TestStatusIsWrittenOnlyOverWhatWasRead(t *testing.T) {
 	}
 }
 
-// TestWhatAnotherOwnsIsLeftAlone has an object of each kind that has the name already.
-func TestWhatAnotherOwnsIsLeftAlone(t *testing.T) {
+// TestForeignObjectsAreNotChanged has a foreign object of each kind with the name of one of the
+// job.
+func TestForeignObjectsAreNotChanged(t *testing.T) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "here", Name: name} }
 	for want, o := range map[string]client.Object{
 		"Service dqn":               &corev1.Service{ObjectMeta: meta("dqn")},
@@ -278,21 +280,21 @@ func TestWhatAnotherOwnsIsLeftAlone(t *testing.T) {
 				c.ObservedGeneration != w.job().Generation {
 				t.Errorf("%s: %+v", want, c)
 			}
-			// The event comes once.
+			// The event is emitted once.
 			told := slices.DeleteFunc(w.told(), func(e string) bool { return e != "Warning NameTaken "+message })
 			if len(told) != 1-look {
-				t.Errorf("%s, look %d: told %q", want, look, told)
+				t.Errorf("%s, call %d: events %q", want, look, told)
 			}
 		}
 		w.must(w.Get(w.ctx, client.ObjectKeyFromObject(o), o))
 		if len(o.GetOwnerReferences()) != 0 {
-			t.Errorf("%s was taken over", want)
+			t.Errorf("%s was changed", want)
 		}
 	}
 }
 
-// TestObjectThatTheCacheDoesNotShowIsFine has objects of the job that only the API server knows.
-func TestObjectThatTheCacheDoesNotShowIsFine(t *testing.T) {
+// TestObjectMissingInTheCacheIsAccepted has objects of the job that only the API server returns.
+func TestObjectMissingInTheCacheIsAccepted(t *testing.T) {
 	w := newTable(t, interceptor.Funcs{}, dqnJob())
 	_, err := w.reconcile()
 	w.must(err)
@@ -310,7 +312,7 @@ func TestObjectThatTheCacheDoesNotShowIsFine(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfTheAPIServer is the table of the errors that a user can do something about.
+// TestRefusalsOfTheAPIServer is the table of the errors that a user can correct.
 func TestRefusalsOfTheAPIServer(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	ending := apierrors.NewForbidden(pods, "p", errors.New("it ends"))
@@ -344,7 +346,7 @@ func TestRefusalsOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestErrorsOfTheAPIServerAreReturned has each call of the reconciler fail.
+// TestErrorsOfTheAPIServerAreReturned makes each call of the reconciler fail.
 func TestErrorsOfTheAPIServerAreReturned(t *testing.T) {
 	broken := errors.New("broken")
 	job := dqnJob()
@@ -367,7 +369,7 @@ func TestErrorsOfTheAPIServerAreReturned(t *testing.T) {
 			t.Errorf("want %s: %v", want, err)
 		}
 	}
-	// A pod that has gone, or was replaced, is as good as deleted.
+	// A pod that is already deleted, or was replaced, is no error.
 	for name, err := range map[string]error{
 		"gone": apierrors.NewNotFound(schema.GroupResource{}, "p"), "replaced": apierrors.NewConflict(schema.GroupResource{}, "p",
 			errors.New("uid")),
@@ -405,7 +407,8 @@ func TestErrorsAboutTheServiceAreReturned(t *testing.T) {
 	}
 }
 
-// TestRefusalIsNotWrittenIntoAnotherJob has a job that was deleted and made again, while its pod was refused.
+// TestRefusalIsNotWrittenIntoAnotherJob has a job that is deleted and created again, while its pod is
+// refused.
 func TestRefusalIsNotWrittenIntoAnotherJob(t *testing.T) {
 	refuse := interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {

@@ -33,7 +33,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconciler brings jobs to what they say. Its fields are set before Setup and not
+// Reconciler makes the objects of jobs match their specs. Its fields are set before Setup and not
 // changed after.
 type Reconciler struct {
 	Client  client.Client // reads from a cache
@@ -68,7 +68,7 @@ func ownerOf(o client.Object) []string {
 	return nil
 }
 
-// CacheOptions keep objects that belong to no job out of the operator's memory.
+// CacheOptions returns options that keep objects of no job out of the operator's memory.
 func CacheOptions() cache.Options {
 	ours, err := labels.NewRequirement(labelJobID, selection.Exists, nil)
 	if err != nil {
@@ -80,15 +80,15 @@ func CacheOptions() cache.Options {
 	}}
 }
 
-// Reconcile looks at one job and does what decide says. It may be called at any
-// time, any number of times.
+// Reconcile reads one job and executes the result of decide. It may be called at any time, any
+// number of times.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	job := &v1alpha1.DIJob{}
 	if err := r.Client.Get(ctx, req.NamespacedName, job); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if job.DeletionTimestamp != nil {
-		return ctrl.Result{}, nil // all that it owns goes with it
+		return ctrl.Result{}, nil // Kubernetes deletes all objects that it owns
 	}
 	var list corev1.PodList
 	if err := r.Client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingFields{podsByJob: string(job.UID)}); err != nil {
@@ -112,9 +112,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: d.after}, nil
 }
 
-// writeStatus writes the status, if it has changed, and then tells the events of
-// it. It reports false for a job that has changed in the meantime, of which a new look is
-// already on its way.
+// writeStatus writes the status, if it has changed, and then emits its events. It reports false for
+// a job that has changed meanwhile, for which another reconciliation is already due.
 func (r *Reconciler) writeStatus(ctx context.Context, job *v1alpha1.DIJob, d decision) (fresh bool, err error) {
 	if equality.Semantic.DeepEqual(job.Status, d.status) {
 		return true, nil
@@ -134,7 +133,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, job *v1alpha1.DIJob, d dec
 	return true, nil
 }
 
-// act creates the objects that the job lacks, and deletes those in excess.
+// act creates the missing objects of the job, and deletes those in excess.
 func (r *Reconciler) act(ctx context.Context, job *v1alpha1.DIJob, d decision) error {
 	if d.status.CompletionTime == nil {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: job.Name, Namespace: job.Namespace}}
@@ -166,15 +165,15 @@ func (r *Reconciler) act(ctx context.Context, job *v1alpha1.DIJob, d decision) e
 	return nil
 }
 
-// nameTakenError reports that an object of a name exists and is not the job's.
+// nameTakenError reports that an object of this name exists and does not belong to the job.
 type nameTakenError struct{ kind, name string }
 
 func (e *nameTakenError) Error() string {
 	return fmt.Sprintf("%s %s exists and does not belong to this job: delete it, or give the job another name", e.kind, e.name)
 }
 
-// create makes an object of the job. One that the job has already, which the cache
-// does not show, or never shows, is fine.
+// create creates an object of the job. It is no error if the job already has one that is not in the
+// cache.
 func (r *Reconciler) create(ctx context.Context, job *v1alpha1.DIJob, o client.Object) error {
 	existing := o.DeepCopyObject().(client.Object)
 	err := r.Client.Create(ctx, o)
@@ -195,8 +194,8 @@ func (r *Reconciler) mine(ctx context.Context, job *v1alpha1.DIJob, o client.Obj
 	return nil
 }
 
-// ensure makes an object, or brings back what somebody has changed of it; set
-// writes the fields that are the job's.
+// ensure creates an object, or restores the fields that another client has changed; set sets the
+// fields that the job determines.
 func (r *Reconciler) ensure(ctx context.Context, job *v1alpha1.DIJob, o client.Object, set func()) error {
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
 	if apierrors.IsNotFound(err) {
@@ -235,8 +234,8 @@ func wrap(verb, kind, name string, err error) error {
 	return fmt.Errorf("%s %s %s: %w", verb, kind, name, err)
 }
 
-// refused tells of an error that a user can do something about in the condition
-// Created, and returns the error, so that it is tried again, ever more rarely.
+// refused writes an error that a user can correct into the condition Created, and returns the
+// error, so that the call is repeated, at growing intervals.
 func (r *Reconciler) refused(ctx context.Context, job *v1alpha1.DIJob, status v1alpha1.DIJobStatus, err error) error {
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
@@ -267,7 +266,7 @@ func (r *Reconciler) refused(ctx context.Context, job *v1alpha1.DIJob, status v1
 	return err
 }
 
-// tell records an event of a job, and counts it.
+// tell emits an event of a job, and counts it.
 func (r *Reconciler) tell(job *v1alpha1.DIJob, e event) {
 	kind := corev1.EventTypeNormal
 	if e.warning {

@@ -50,7 +50,7 @@ func changed(job *v1alpha1.DIJob, changes map[string]func(*corev1.Pod)) []*corev
 
 type changes = map[string]func(*corev1.Pod)
 
-// The changes that tests make to pods.
+// The changes of pods in tests.
 func gone(pod *corev1.Pod)      { pod.Name = "" }
 func succeeded(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
 func pending(pod *corev1.Pod)   { pod.Status.Phase = corev1.PodPending }
@@ -66,7 +66,7 @@ func evicted(pod *corev1.Pod) {
 	pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "low on memory"
 }
 
-// plan returns a decision in words: what is removed and made, in this order.
+// plan describes a decision in words: the removed and the created pods, in this order.
 func plan(d decision) (removed, made string) {
 	var remove, create []string
 	for _, pod := range d.remove {
@@ -78,7 +78,7 @@ func plan(d decision) (removed, made string) {
 	return strings.Join(remove, " "), strings.Join(create, " ")
 }
 
-// TestPodsToRemoveAndToMake is the table of what is done for each state of a job that is not over.
+// TestPodsToRemoveAndToMake is the table of the changes for each state of a job that is not over.
 func TestPodsToRemoveAndToMake(t *testing.T) {
 	const all = "learner-0 evaluator-0 collector-0 collector-1"
 	for _, tt := range []struct {
@@ -148,15 +148,15 @@ func TestPodsToRemoveAndToMake(t *testing.T) {
 
 func suspend(s *v1alpha1.DIJobSpec) { s.Suspend = new(true) }
 
-// TestDecideLooksAgainAtTheEarliestEndOfADelay has nodes with delays of 1 s and of 4 s.
-func TestDecideLooksAgainAtTheEarliestEndOfADelay(t *testing.T) {
+// TestDecideRunsAgainAtTheEarliestEndOfADelay has nodes with delays of 1 s and of 4 s.
+func TestDecideRunsAgainAtTheEarliestEndOfADelay(t *testing.T) {
 	for _, late := range []string{"learner-0", "collector-1"} {
 		early := map[string]string{"learner-0": "collector-1", "collector-1": "learner-0"}[late]
 		job := dqnJob()
 		job.Status.Replaced = []v1alpha1.Replacement{{Pod: "dqn-" + late, UID: "an earlier one", Streak: 2}}
 		d := decide(job, changed(job, changes{late: failed, early: failed}), clock)
 		if d.after != time.Second {
-			t.Errorf("%s has 4 s and %s has 1 s: the next look is after %v", late, early, d.after)
+			t.Errorf("%s has 4 s and %s has 1 s: the next call is after %v", late, early, d.after)
 		}
 		if r := d.status.Replaced; len(r) != 2 || r[0].Pod != "dqn-collector-1" || r[1].Pod != "dqn-learner-0" {
 			t.Errorf("replaced, by name: %+v", r)
@@ -176,7 +176,7 @@ func TestDelayIsNotShortenedByWholeSeconds(t *testing.T) {
 	}
 }
 
-// TestStreakBeginsAgainAfterAGoodRun holds the bound of a good run on both sides.
+// TestStreakBeginsAgainAfterAGoodRun tests both sides of the limit of a good run.
 func TestStreakBeginsAgainAfterAGoodRun(t *testing.T) {
 	for ran, want := range map[time.Duration]int32{goodRun - time.Second: 6, goodRun: 1, goodRun + time.Second: 1} {
 		job := dqnJob()
@@ -188,7 +188,7 @@ func TestStreakBeginsAgainAfterAGoodRun(t *testing.T) {
 	}
 }
 
-// TestFailuresAndPreemptionsAreCountedApart is the table of what counts against the limit.
+// TestFailuresAndPreemptionsAreCountedApart is the table of the ends that count against the limit.
 func TestFailuresAndPreemptionsAreCountedApart(t *testing.T) {
 	for _, tt := range []struct {
 		name                  string
@@ -233,7 +233,7 @@ func TestFailuresAndPreemptionsAreCountedApart(t *testing.T) {
 			// Each pod counts once, and its successor counts again.
 			job.Status = d.status
 			if d = decide(job, pods, clock.Add(time.Minute)); d.status.Restarts+d.status.Preemptions != 1 {
-				t.Errorf("at the second look: %+v", d.status)
+				t.Errorf("after the second call: %+v", d.status)
 			}
 			pods[2].UID = "another"
 			if d = decide(job, pods, clock.Add(time.Minute)); d.status.Restarts != 2*tt.restarts ||
@@ -244,7 +244,7 @@ func TestFailuresAndPreemptionsAreCountedApart(t *testing.T) {
 	}
 }
 
-// TestFirstFailureStaysUntilAllNodesRun holds what a later failure does not change.
+// TestFirstFailureStaysUntilAllNodesRun: a later failure does not change the first one.
 func TestFirstFailureStaysUntilAllNodesRun(t *testing.T) {
 	job := dqnJob()
 	pods := changed(job, changes{"collector-0": failed})
@@ -260,8 +260,8 @@ func TestFirstFailureStaysUntilAllNodesRun(t *testing.T) {
 	}
 }
 
-// TestReplacementsOfNodesThatAreNoMoreAreForgotten scales a task down and up again.
-func TestReplacementsOfNodesThatAreNoMoreAreForgotten(t *testing.T) {
+// TestReplacementsOfRemovedNodesAreForgotten scales a task down and up again.
+func TestReplacementsOfRemovedNodesAreForgotten(t *testing.T) {
 	job := dqnJob()
 	job.Status.Replaced = []v1alpha1.Replacement{{Pod: "dqn-collector-0", UID: "a"}, {Pod: "dqn-collector-1", UID: "b"}}
 	job.Spec.Replicas = new(int32(1))
@@ -274,7 +274,7 @@ func TestReplacementsOfNodesThatAreNoMoreAreForgotten(t *testing.T) {
 	}
 }
 
-// TestJobIsOver is the table of what ends a job, and how.
+// TestJobIsOver is the table of the ends of a job.
 func TestJobIsOver(t *testing.T) {
 	limit := func(n int32) func(*v1alpha1.DIJobSpec) {
 		return func(s *v1alpha1.DIJobSpec) { s.BackoffLimit = &n }
@@ -371,7 +371,7 @@ func twoLearners(s *v1alpha1.DIJobSpec) { s.Tasks[0].Replicas = 2 }
 func allMust(s *v1alpha1.DIJobSpec)     { s.SuccessPolicy = v1alpha1.SuccessAll }
 func noLearner(s *v1alpha1.DIJobSpec)   { s.Tasks[0].Type = v1alpha1.None }
 
-// inWords are conditions by type: status, reason and message.
+// inWords returns conditions by type: status, reason and message.
 func inWords(conditions []metav1.Condition) map[string]string {
 	words := map[string]string{}
 	for _, c := range conditions {
@@ -380,7 +380,7 @@ func inWords(conditions []metav1.Condition) map[string]string {
 	return words
 }
 
-// overStaysOver looks at a job that is over again, after all of its pods have failed.
+// overStaysOver calls decide for a job that is over again, after all of its pods have failed.
 func overStaysOver(t *testing.T, job *v1alpha1.DIJob, d decision) {
 	t.Helper()
 	job.Status = d.status
@@ -391,7 +391,7 @@ func overStaysOver(t *testing.T, job *v1alpha1.DIJob, d decision) {
 	}
 	again := decide(job, pods, clock.Add(time.Hour))
 	if len(again.events) != 0 || len(again.create) != 0 || again.after != 0 {
-		t.Errorf("at the next look: %+v", again)
+		t.Errorf("after the next call: %+v", again)
 	}
 	again.status.Tasks, job.Status.Tasks = nil, nil
 	again.status.Replicas, job.Status.Replicas = 0, 0
@@ -400,8 +400,8 @@ func overStaysOver(t *testing.T, job *v1alpha1.DIJob, d decision) {
 	}
 }
 
-// TestPodsThatAJobLeavesBehind is the table of CleanPodPolicy.
-func TestPodsThatAJobLeavesBehind(t *testing.T) {
+// TestRemainingPodsOfAJob is the table of CleanPodPolicy.
+func TestRemainingPodsOfAJob(t *testing.T) {
 	ended := changes{"learner-0": succeeded, "collector-0": failed}
 	for policy, want := range map[v1alpha1.CleanPodPolicy]string{
 		"":                    "collector-2 collector-1 evaluator-0",
@@ -418,13 +418,13 @@ func TestPodsThatAJobLeavesBehind(t *testing.T) {
 		if removed, made := plan(d); removed != want || made != "" {
 			t.Errorf("policy %q: removed %q, made %q; want %q", policy, removed, made, want)
 		}
-		// The same at every later look; a pod that is being deleted is left alone.
+		// The same at every later call; a pod that is being deleted is not changed.
 		job.Status = d.status
 		for _, pod := range pods {
 			deleted(pod)
 		}
 		if removed, made := plan(decide(job, pods, clock)); removed+made != "" {
-			t.Errorf("policy %q, at the second look: removed %q, made %q", policy, removed, made)
+			t.Errorf("policy %q, after the second call: removed %q, made %q", policy, removed, made)
 		}
 	}
 }
@@ -451,7 +451,7 @@ func TestNumbersOfTheStatus(t *testing.T) {
 		"learner-0": ready, "evaluator-0": pending, "collector-0": ready, "collector-1": notReady, "collector-2": readyButDeleted,
 		"collector-3": failed, "collector-4": succeeded, "collector-5": gone,
 	})
-	foreign := pods[0].DeepCopy() // a learner that is too many does not count for the collectors
+	foreign := pods[0].DeepCopy() // a learner in excess does not count for the collectors
 	foreign.Name = "dqn-learner-7"
 	pods = append(pods, foreign)
 	job.Spec.Replicas = new(int32(7)) // collector-7 is one too many
@@ -473,15 +473,15 @@ func TestNumbersOfTheStatus(t *testing.T) {
 	}
 	job.Status = d.status
 	if again := decide(job, pods, clock); again.status.Replicas != 7 || again.status.Ready != 2 || len(again.events) != 0 {
-		t.Errorf("at the second look: %+v", again)
+		t.Errorf("after the second call: %+v", again)
 	}
 	job.Status = v1alpha1.DIJobStatus{}
 	if first := decide(job, nil, clock); slices.ContainsFunc(first.events, func(e event) bool { return e.reason == "Scaled" }) {
-		t.Errorf("at the first look: %v", first.events)
+		t.Errorf("after the first call: %v", first.events)
 	}
 }
 
-// TestDecideChangesNeitherJobNorPods looks at a job to which much happens.
+// TestDecideChangesNeitherJobNorPods has a job with many changes.
 func TestDecideChangesNeitherJobNorPods(t *testing.T) {
 	job := dqnJob()
 	pods := changed(job, changes{"learner-0": failed, "collector-0": evicted, "collector-1": gone})

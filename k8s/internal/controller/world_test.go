@@ -16,7 +16,7 @@ import (
 	"github.com/ditask/ditask/k8s/internal/kubetest"
 )
 
-// cluster is that of all tests of this package.
+// cluster is the cluster of all tests of this package.
 var cluster *kubetest.Cluster
 
 func TestMain(m *testing.M) {

@@ -1,4 +1,5 @@
-// Package brokertest is a broker in memory that drops, delays, repeats and cuts, for tests of package broker.
+// Package brokertest is a broker in memory that drops, delays and repeats messages, and can lose its network,
+// for tests of package broker.
 //
 //	network := brokertest.New()
 //	a := network.Hub(brokertest.Kind{Direct: true, Lossy: true})
@@ -19,7 +20,7 @@ import (
 	"github.com/ditask/ditask/router/broker"
 )
 
-// Window is that of each connection, in bytes, unless its Kind has another.
+// Window is the window of each connection, in bytes, unless its Kind has another.
 const Window = 64 << 10
 
 // Kind is the kind of a hub's server.
@@ -68,28 +69,29 @@ func (n *Network) Hub(kind Kind) *broker.Hub {
 	return e.hub
 }
 
-// Edit has fn called with each message; it may change Bytes, and returns how often the message comes: 0 drops it.
+// Edit sets a function that is called with each message; it may change Bytes, and returns how often the message
+// arrives: 0 drops it.
 func (n *Network) Edit(fn func(m *broker.Message) int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.edit = fn
 }
 
-// Delay makes each message take that time.
+// Delay delays each message by d.
 func (n *Network) Delay(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.delay = d
 }
 
-// Cut lets messages fail until it is called with false.
+// Cut makes all messages fail until it is called with false.
 func (n *Network) Cut(cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cut = cut
 }
 
-// Forget removes the inbox that a word leads to, as when its node was killed. The word stays.
+// Forget removes the inbox that a word leads to, as if its node was killed. The word stays.
 func (n *Network) Forget(word string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -131,7 +133,7 @@ func (e *end) publish(m *broker.Message) error {
 	return nil
 }
 
-// number is the connection of a place.
+// number returns the id of the connection at a place.
 func number(place string) (id uint64) {
 	_, digits, _ := strings.Cut(place, ".")
 	_, _ = fmt.Sscan(digits, &id) // 0 is no connection
@@ -163,7 +165,8 @@ func (e *end) Find(_ context.Context, word string) (string, error) {
 	return e.Place(broker.Peer{Inbox: inbox}), nil
 }
 
-// Place is the inbox alone for one without connections' places, as a hub that is not lossy needs it.
+// Place returns the inbox alone if connections have no places of their own, as for a hub that is not
+// lossy.
 func (e *end) Place(p broker.Peer) string {
 	if e.kind.Lossy {
 		return fmt.Sprintf("%s.%d", p.Inbox, p.ID)

@@ -1,29 +1,28 @@
-// Package embedded runs a NATS server within this process, for the nodes of one job.
-// The launcher of a job runs it where no server is there already.
+// Package embedded runs a NATS server within this process, for the nodes of one job. The launcher
+// of a job runs it if the job has no other server.
 //
 //	s, err := embedded.Start(ctx, embedded.Config{Host: "127.0.0.1", Port: 4222, Key: natsbus.JobKey(jobToken)})
 //	defer s.Close(ctx)
 //	c, err := natsbus.New(natsbus.Config{URL: s.URL(), Key: natsbus.JobKey(jobToken), Job: job})
 //
-// It is a package apart from natsbus so that a program that connects with a server
-// does not link one.
+// It is separate from package natsbus so that a program that only connects with a server does not
+// link one.
 //
-// It listens on the loopback address by default, and keeps nothing on
-// disk. Its warnings and errors are logged as such, all else at debug level. It holds
-// its port from Start to Close.
+// It listens on the loopback address by default, and keeps nothing on disk. It logs the server's
+// warnings and errors as such, and its other messages at debug level. It holds its port from Start
+// to Close.
 //
-// With [Config.Key], server and client prove to each other that they know the key
-// before NATS is spoken, and only clients of package natsbus are served. At most 256
-// connections may be in that state, 2 s each. When all places are taken, the address
-// (for IPv6, the /64) that has most of them gives one up. The first refusal for each
-// reason is logged, all are counted.
+// With [Config.Key], server and client prove to each other that they know the key before the NATS
+// protocol begins, and the server serves only clients of package natsbus. At most 256 connections
+// may be in that state, each for 2 s. When all places are taken, a connection of the address (for
+// IPv6, the /64) with most of them is closed for a new one. The gate logs the first refusal for
+// each reason and counts all.
 //
 // The proofs do not encrypt what follows: a process that relays between a client and
 // the server can read and change it, unless Config.TLS is set.
 //
-// A [Server] is safe for concurrent use. Its goroutines are those of the NATS server,
-// one that accepts, and one for each connection that has proved nothing yet; Close
-// returns when they have ended.
+// A [Server] is safe for concurrent use. Its goroutines are those of the NATS server, one that
+// accepts, and one for each unauthenticated connection; Close returns when they have ended.
 package embedded
 
 import (
@@ -44,8 +43,8 @@ import (
 	"github.com/ditask/ditask/internal/printable"
 )
 
-// Config describes where the server listens. The zero value is a free port of the
-// loopback address, open to every process of this machine.
+// Config describes where the server listens. The zero value is a free port of the loopback address,
+// which every process of this machine can reach.
 type Config struct {
 	Host   string       // address to listen on; empty: 127.0.0.1
 	Port   int          // 0: a free one
@@ -55,15 +54,15 @@ type Config struct {
 	Logger *slog.Logger // slog.Default() if nil
 }
 
-// The limits of the server. A message is at most what natsbus makes of 256 KiB; the
-// rest is for bursts of many nodes to one that does not read for a while.
+// The limits of the server. A message is at most a piece of natsbus with 256 KiB of data; the rest
+// is for bursts of many nodes to one that does not read for a while.
 const (
 	maxPayload = 1 << 20
 	maxPending = 256 << 20
 	startTime  = 10 * time.Second
 )
 
-// Server is a NATS server that runs.
+// Server is a running NATS server.
 type Server struct {
 	s    *server.Server
 	gate *gate
@@ -74,8 +73,8 @@ type Server struct {
 	ended sync.Once
 }
 
-// Start starts a server, and returns when clients can connect with it. An address that
-// cannot be listened on is a [net.OpError].
+// Start starts a server, and returns when clients can connect with it. If it cannot listen on the
+// address, the error is a [net.OpError].
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Host == "" {
 		cfg.Host = "127.0.0.1"
@@ -140,11 +139,11 @@ func serve(ctx context.Context, g *gate, cfg Config) (*server.Server, error) {
 	return nil, err
 }
 
-// give makes a server that has not started accept from l. The server has no public way to
-// be given a listener or a connection, other than a pipe within the process, which copies
-// all data once more. But it accepts from the listener that it has, and listens itself only
-// if it has none. A version of the server that has no such field is refused here, one that
-// does not heed the field is refused by [serve]: then nothing accepts from l.
+// give makes a server that has not started accept from l. The server has no public way to set a
+// listener or a connection, other than a pipe within the process, which copies all data once more.
+// But it accepts from the listener that it has, and listens itself only if it has none. give
+// refuses a version of the server without that field, and [serve] one that ignores the field: then
+// nothing accepts from l.
 func give(s *server.Server, l net.Listener) error {
 	field := reflect.ValueOf(s).Elem().FieldByName("listener")
 	if !field.IsValid() || field.Type() != reflect.TypeFor[net.Listener]() {
@@ -154,19 +153,19 @@ func give(s *server.Server, l net.Listener) error {
 	return nil
 }
 
-// URL is the address for clients on this machine.
+// URL returns the address for clients on this machine.
 func (s *Server) URL() string { return s.url }
 
-// Port is the port of the listener.
+// Port returns the port of the listener.
 func (s *Server) Port() int { return s.port }
 
-// Clients is the number of connected clients.
+// Clients returns the number of connected clients.
 func (s *Server) Clients() int { return s.s.NumClients() }
 
-// Close waits until all clients have gone, or ctx ends, and ends the server: the
-// other nodes of a job may still have to leave each other.
+// Close waits until all clients have disconnected, or ctx ends, and ends the server: the other
+// nodes of a job may still have to leave each other.
 func (s *Server) Close(ctx context.Context) {
-	t := time.NewTicker(5 * time.Millisecond) // the server does not say when a client goes
+	t := time.NewTicker(5 * time.Millisecond) // the server does not report when a client disconnects
 	defer t.Stop()
 	for s.s.NumClients() > 0 && ctx.Err() == nil {
 		select {
@@ -182,11 +181,11 @@ func (s *Server) Close(ctx context.Context) {
 // Refused counts the connections that were refused before they had proved that they know
 // [Config.Key], by reason: "token" (a wrong proof), "tls" (no TLS, or a certificate of another
 // authority), "garbage" (another protocol), "silence" (no proof within 2 s), "crowd" (256
-// others were there, and most of them from its address), "hung up", or "accept" (the system
-// gave none).
+// unauthenticated connections, most of them from this address), "hung up" (closed by the other
+// side), or "accept" (the system could not accept a connection).
 func (s *Server) Refused() map[string]int { return s.gate.counts() }
 
-// logger hands the server's log to slog.
+// logger passes the server's log to slog.
 type logger struct {
 	log  *slog.Logger
 	dead chan struct{} // closed when the server cannot continue
@@ -218,6 +217,6 @@ func (l *logger) fatal() string {
 
 func (l *logger) logAt(level slog.Level, format string, v []any) {
 	if l.log.Enabled(context.Background(), level) {
-		l.log.Log(context.Background(), level, "NATS server: "+printable.Text(fmt.Sprintf(format, v...))) // it quotes clients
+		l.log.Log(context.Background(), level, "NATS server: "+printable.Text(fmt.Sprintf(format, v...))) // the server quotes clients
 	}
 }

@@ -38,7 +38,7 @@ func start(t *testing.T, cfg embedded.Config) *embedded.Server {
 	return s
 }
 
-func TestOnlyWhoKnowsTheTokenIsServed(t *testing.T) {
+func TestOnlyClientsWithTheTokenAreServed(t *testing.T) {
 	const word = "word"
 	s := start(t, embedded.Config{Token: word})
 	nc, err := nats.Connect(s.URL(), nats.Token(word))
@@ -69,7 +69,7 @@ func TestBusyPortIsNamed(t *testing.T) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if _, err := embedded.Start(t.Context(), embedded.Config{Host: "no.such.host.invalid"}); err == nil {
-		t.Error("it listens nowhere")
+		t.Error("Start succeeds without an address to listen on")
 	}
 }
 
@@ -94,14 +94,14 @@ func TestCloseWaitsForClientsAndForItsContext(t *testing.T) {
 	}
 	closed := make(chan struct{})
 	go func() {
-		again.Close(context.Background()) // for as long as it takes
+		again.Close(context.Background()) // without a deadline
 		close(closed)
 	}()
 	other.Close()
 	<-closed
 }
 
-func TestServerListensWhereItIsToldTo(t *testing.T) {
+func TestServerListensOnTheGivenAddress(t *testing.T) {
 	dial := func(host string, port int) error {
 		var d net.Dialer
 		c, err := d.DialContext(t.Context(), "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
@@ -115,7 +115,7 @@ func TestServerListensWhereItIsToldTo(t *testing.T) {
 		t.Error(err)
 	}
 	if err := dial("127.0.0.2", s.Port()); err == nil && runtime.GOOS == "linux" {
-		t.Error("it listens on more than one address without being asked to")
+		t.Error("it listens on more than the given address")
 	}
 	all := start(t, embedded.Config{Host: "0.0.0.0"})
 	if want := "nats://127.0.0.1:" + strconv.Itoa(all.Port()); all.URL() != want {

@@ -18,7 +18,7 @@ func Logger(log *slog.Logger) interface {
 // Gate is the listener of a server, without a server.
 type Gate struct{ *gate }
 
-// NewGate starts a gate with bounds of its own.
+// NewGate starts a gate with the given bounds.
 func NewGate(l net.Listener, cfg Config, most int, patience time.Duration) Gate {
 	return Gate{newGate(l, cfg, most, patience)}
 }

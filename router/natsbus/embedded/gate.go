@@ -20,24 +20,24 @@ import (
 )
 
 const (
-	// maxUnauthenticated is the number of connections that may be between their accept and their proof
-	// at once, of all addresses together, as at a node: all nodes of a large job may come
-	// at once, and so many take some MiB.
+	// maxUnauthenticated is the number of connections, over all addresses, that may be accepted and
+	// not yet authenticated, as at a node: all nodes of a large job may connect at once, and so many
+	// connections take some MiB.
 	maxUnauthenticated = 256
-	// proofTime is the time that a connection has to prove that it knows the key. A client
-	// gives an attempt 2 s.
+	// proofTime is the time in which a connection has to prove that it knows the key. A client
+	// bounds an attempt to 2 s.
 	proofTime = 2 * time.Second
-	// acceptPause is the time that the listener rests when the system gives it no connection,
-	// for example because all file descriptors are in use.
+	// acceptPause is the pause of the listener after a failed accept, for example because all file
+	// descriptors are in use.
 	acceptPause = 50 * time.Millisecond
 )
 
-// gate is the listener of the server. With a key it hands over only connections that have proved that
-// they know it: bytes of others reach no line of the server's code. It owns its accept loop and one
-// goroutine for each unauthenticated connection; they end with Close, and wait waits for them.
+// gate is the listener of the server. With a key it passes on only connections that have proved that
+// they know it: the server's code reads no bytes of others. It owns its accept loop and one goroutine
+// for each unauthenticated connection; they end with Close, and wait waits for them.
 type gate struct {
 	net.Listener
-	key   []byte // empty: all connections are handed over
+	key   []byte // empty: all connections are passed on
 	tls   *tls.Config
 	log   *slog.Logger
 	most  int           // unauthenticated connections at once
@@ -54,7 +54,7 @@ type gate struct {
 	refused         map[string]int
 }
 
-// unauthenticatedConn is a connection that has not proved itself yet.
+// unauthenticatedConn is a connection without a valid proof yet.
 type unauthenticatedConn struct {
 	conn net.Conn
 	from string
@@ -102,8 +102,9 @@ func (g *gate) Close() error {
 	return g.Listener.Close()
 }
 
-// wait returns after Close, when nothing of the gate runs. It logs how many connections
-// were refused, if the log has not named all of them, except those that closed the connection.
+// wait returns after Close, when all goroutines of the gate have ended. It logs how many
+// connections were refused, except those closed by the other side, if the log does not have all of
+// them yet.
 func (g *gate) wait() {
 	g.wg.Wait()
 	counts := g.counts()
@@ -120,14 +121,14 @@ func (g *gate) wait() {
 	}
 }
 
-// counts is the number of refused connections, by reason.
+// counts returns the number of refused connections, by reason.
 func (g *gate) counts() map[string]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return maps.Clone(g.refused)
 }
 
-// serve accepts connections, and lets each prove itself without keeping the next one waiting.
+// serve accepts connections, and authenticates each in a goroutine, so that none delays the next.
 func (g *gate) serve() {
 	for {
 		conn, err := g.Listener.Accept()
@@ -152,10 +153,10 @@ func (g *gate) serve() {
 	}
 }
 
-// enter gives a connection a place; it returns nil after Close. When all places are taken,
-// one of the address that has most gives up its own: a flood from one address keeps out no
-// other. It is drawn by lot, so that on the same address a client whose proof takes a
-// millisecond is likely to keep its place for so long.
+// enter gives a connection a place; it returns nil after Close. When all places are taken, it
+// closes a connection of the address with most of them, so a flood from one address keeps out no
+// other. It chooses the connection at random, so that a client on the same address, whose proof
+// takes a millisecond, probably keeps its place for that time.
 func (g *gate) enter(conn net.Conn) *unauthenticatedConn {
 	s := &unauthenticatedConn{conn: conn, from: source(conn.RemoteAddr()), gone: make(chan struct{})}
 	g.mu.Lock()
@@ -178,7 +179,7 @@ func (g *gate) enter(conn net.Conn) *unauthenticatedConn {
 	return s
 }
 
-// surplus chooses a connection of the address that has most of them. The mutex is held.
+// surplus chooses a connection of the address with most of them. The mutex is held.
 func (g *gate) surplus() *unauthenticatedConn {
 	from := map[string][]*unauthenticatedConn{}
 	var most []*unauthenticatedConn
@@ -206,7 +207,7 @@ func (g *gate) authenticate(s *unauthenticatedConn) {
 		over := tls.Server(conn, g.tls)
 		err = over.HandshakeContext(context.Background()) // the deadline bounds it
 		if no, ok := errors.AsType[tls.RecordHeaderError](err); ok && no.Conn != nil {
-			_, _ = conn.Write(wantsTLS) // package crypto/tls leaves that to its caller
+			_, _ = conn.Write(wantsTLS) // package crypto/tls leaves the alert to its caller
 		}
 		conn = over
 	}
@@ -241,7 +242,7 @@ var wantsTLS = []byte{0x15, 3, 3, 0, 2, 2, 40}
 
 var errCrowd = errors.New("too many connections at once that have proved nothing")
 
-// refuse counts a refusal, and logs the first for each reason. The connections that Close has closed are not refused.
+// refuse counts a refusal, and logs the first for each reason. It does not count connections that Close has closed.
 func (g *gate) refuse(from net.Addr, reason string, err error) {
 	g.mu.Lock()
 	if g.closed && (reason == hungUp || errors.Is(err, net.ErrClosed)) {
@@ -257,7 +258,7 @@ func (g *gate) refuse(from net.Addr, reason string, err error) {
 	}
 }
 
-// hungUp is the reason for a connection that its other side has closed.
+// hungUp is the reason for a connection that the other side has closed.
 const hungUp = "hung up"
 
 // reason is the name under which a refusal is counted.
@@ -278,8 +279,8 @@ func reason(err error) string {
 	return hungUp
 }
 
-// source is the key by which connections are counted: the address without the port, and of an IPv6
-// address the network, all of which one host may have.
+// source returns the key by which connections are counted: the address without the port, and for an
+// IPv6 address its network, since one host may have all addresses of it.
 func source(a net.Addr) string {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

@@ -22,7 +22,7 @@ type from struct {
 
 func (f from) RemoteAddr() net.Addr { return f.addr }
 
-// street is a listener to which connections come from chosen addresses.
+// street is a listener that accepts connections from chosen addresses.
 type street struct {
 	come chan net.Conn
 	done chan struct{}
@@ -40,7 +40,7 @@ func (s *street) Accept() (net.Conn, error) {
 func (s *street) Close() error   { close(s.done); return nil }
 func (s *street) Addr() net.Addr { return &net.TCPAddr{} }
 
-// visit lets a connection come from ip.
+// visit makes a connection from ip.
 func (s *street) visit(t *testing.T, ip string) {
 	t.Helper()
 	near, far := net.Pipe()
@@ -56,13 +56,13 @@ func until(t *testing.T, what string, ok func() bool) {
 		select {
 		case <-time.After(time.Millisecond):
 		case <-late:
-			t.Fatal("it does not come to that: " + what)
+			t.Fatal("timeout: " + what)
 		}
 	}
 }
 
-// TestUnauthenticatedClientsMakeWayForOtherAddresses: those of one address make way for each other,
-// and for those of others, and never put one of an address that has fewer out.
+// TestUnauthenticatedClientsMakeWayForOtherAddresses: connections of one address are closed for newer ones of the same address,
+// and of others, and never instead of one of an address with more connections.
 func TestUnauthenticatedClientsMakeWayForOtherAddresses(t *testing.T) {
 	s := &street{make(chan net.Conn), make(chan struct{})}
 	g := embedded.NewGate(s, embedded.Config{Key: "key", Logger: slog.New(slog.DiscardHandler)}, 4, time.Hour)
@@ -86,7 +86,7 @@ func TestUnauthenticatedClientsMakeWayForOtherAddresses(t *testing.T) {
 	})
 }
 
-// TestUnauthenticatedClientsAreRefusedCountedAndLoggedOnce, and all together at the end.
+// TestUnauthenticatedClientsAreRefusedCountedAndLoggedOnce, and their total at the end.
 func TestUnauthenticatedClientsAreRefusedCountedAndLoggedOnce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -112,7 +112,7 @@ func TestUnauthenticatedClientsAreRefusedCountedAndLoggedOnce(t *testing.T) {
 		}
 		c := dial()
 		if err := proof.Client(c, []byte("guess")); err == nil {
-			t.Error("a guess is taken")
+			t.Error("a guess is accepted")
 		}
 		_ = c.Close()
 		_ = dial().Close()
@@ -165,7 +165,7 @@ func TestRefusalsBeforeTheEndAreCounted(t *testing.T) {
 	}
 	s.come <- last{near, func() { _ = g.Close() }}
 	if err := proof.Client(far, []byte("guess")); err == nil {
-		t.Error("a guess is taken")
+		t.Error("a guess is accepted")
 	}
 	g.End()
 	if got := fmt.Sprint(g.Refused()); got != "map[token:1]" {
@@ -217,14 +217,14 @@ func TestListenerWithoutConnectionsGoesOn(t *testing.T) {
 	}
 }
 
-// TestServerIsGivenItsListener: the server accepts from the listener that holds the port
+// TestServerUsesTheListener: the server accepts from the listener that holds the port
 // from the first moment to the last, and from no other.
-func TestServerIsGivenItsListener(t *testing.T) {
+func TestServerUsesTheListener(t *testing.T) {
 	s := start(t, embedded.Config{Key: "key"})
 	at := fmt.Sprintf("127.0.0.1:%d", s.Port())
 	if l, err := net.Listen("tcp", at); err == nil {
 		_ = l.Close()
-		t.Error("another one can listen on the server's port")
+		t.Error("another listener can listen on the server's port")
 	}
 	c, err := net.Dial("tcp", at)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/ditask/ditask/policies/td3"
 )
 
-// setup is what one algorithm learns with.
+// setup has the parts of a run of one algorithm.
 type setup struct {
 	policy  policies.Policy
 	envs    func(n int) envs.Vector
@@ -48,7 +48,7 @@ func lakes(n int) envs.Vector {
 	return envs.NewSync(n, envs.SameStep, func(int) envs.Env[int] { return envs.NewFrozenLake(envs.FrozenLakeConfig{}) })
 }
 
-// algorithms are small settings of all algorithms and of what they are combined with.
+// algorithms are small settings of all algorithms and their wrappers.
 var algorithms = map[string]func() setup{
 	"dqn": func() setup {
 		return discrete(dqn.New(dqn.Config{
@@ -149,7 +149,7 @@ func find(name string) (setup, error) {
 	return setup{}, fmt.Errorf("there is no %q: choose one of %q", name, names())
 }
 
-// names are those of all algorithms.
+// names returns the names of all algorithms.
 func names() []string {
 	return append(slices.Sorted(maps.Keys(algorithms)), slices.Sorted(maps.Keys(offlineAlgorithms))...)
 }

@@ -1,7 +1,7 @@
-// Lockstep is a job for tests: its nodes learn in lockstep, with the algorithm that is its first argument,
-// up to the number of updates that is its second, and write what they have then to the file
-// result; list lists the algorithms. One whose name begins with offline learns from a dataset file, alone.
-// With the further argument rarely there is no checkpoint before the end, and with together two nodes learn.
+// Lockstep is a job for tests: its nodes learn in lockstep, with the algorithm of its first argument, up to
+// the number of updates of its second, and write their state then to the file result; list lists the
+// algorithms. An algorithm whose name begins with offline learns from a dataset file, on one node. With the
+// further argument rarely there is no checkpoint before the end, and with together two nodes learn.
 package main
 
 import (

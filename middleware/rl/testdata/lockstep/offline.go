@@ -37,7 +37,8 @@ func cloning(env envs.Vector) policies.Policy {
 	return bc.New(bc.Config{Obs: env.ObservationSpace(), Action: env.ActionSpace(), Seed: seed, Hidden: []int{16}})
 }
 
-// open makes a dataset file in dir, unless an earlier start of the run has, and has s learn from it.
+// open creates a dataset file in dir, unless an earlier start of the run has created it, and makes s
+// learn from it.
 func (s *setup) open(dir string) error {
 	path := filepath.Join(dir, "dataset.safetensors")
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -56,7 +57,7 @@ func (s *setup) open(dir string) error {
 	return err
 }
 
-// random are transitions of one environment with random actions.
+// random returns transitions of one environment with random actions.
 func random(env envs.Vector, n int) (*policies.Batch, error) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	obs, err := env.Reset(seed)

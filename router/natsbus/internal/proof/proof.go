@@ -1,5 +1,5 @@
-// Package proof lets a client and the NATS server of a job prove to each other that they
-// know the same key, before either says anything else. The key is never sent.
+// Package proof lets a client and the NATS server of a job prove to each other that they know the
+// same key, before they send anything else. The key is never sent.
 //
 //	err := proof.Client(conn, key) // where the connection was dialled
 //	err := proof.Server(conn, key) // where it was accepted
@@ -29,7 +29,7 @@ import (
 	"net"
 )
 
-// The errors of a conversation that did not fail for the connection.
+// The errors of a conversation, other than those of the connection.
 var (
 	ErrKey     = errors.New("the other side does not know the job's token")
 	ErrTLS     = errors.New("tls: the other side speaks TLS, and this one has no certificate")
@@ -77,7 +77,7 @@ func Client(conn net.Conn, key []byte) error {
 	return nil
 }
 
-// Server demands of a client to prove that it knows the key, and then does the same.
+// Server demands that the client prove that it knows the key, and then proves the same.
 func Server(conn net.Conn, key []byte) error {
 	mine, theirs, err := exchangeNonces(conn)
 	if err != nil {
@@ -89,7 +89,7 @@ func Server(conn net.Conn, key []byte) error {
 	}
 	bound := binding(conn)
 	if !hmac.Equal(p[:], prove(key, client, theirs, mine, bound)) {
-		_, _ = conn.Write([]byte{0}) // the client is refused, whether it receives why or not
+		_, _ = conn.Write([]byte{0}) // the proof is wrong, and the client may already be gone
 		return ErrKey
 	}
 	_, err = conn.Write(append([]byte{1}, prove(key, server, theirs, mine, bound)...))
@@ -117,7 +117,7 @@ func exchangeNonces(conn net.Conn) (mine, theirs []byte, err error) {
 	return mine, reply[len(magic):], err
 }
 
-// prove is the proof of a side. Only the last part has no fixed length.
+// prove returns the proof of a side. Only the last part has a variable length.
 func prove(key []byte, side string, clientNonce, serverNonce, bound []byte) []byte {
 	m := hmac.New(sha256.New, key)
 	for _, b := range [][]byte{[]byte("ditask nats"), []byte(side), clientNonce, serverNonce, bound} {
@@ -126,8 +126,8 @@ func prove(key []byte, side string, clientNonce, serverNonce, bound []byte) []by
 	return m.Sum(nil)
 }
 
-// binding is a secret of the two ends of a TLS connection, so that a process in the middle with a
-// certificate of the job also needs its token. It is empty without TLS.
+// binding returns a secret of the two ends of a TLS connection, so that a process in the middle
+// with a certificate of the job also needs its token. It is empty without TLS.
 func binding(conn net.Conn) []byte {
 	c, ok := conn.(*tls.Conn)
 	if !ok {
@@ -136,7 +136,7 @@ func binding(conn net.Conn) []byte {
 	state := c.ConnectionState()
 	b, err := state.ExportKeyingMaterial("EXPORTER-ditask-nats", nil, 32)
 	if err != nil {
-		return nil // before TLS 1.3, not for all
+		return nil // not every connection before TLS 1.3 has one
 	}
 	return b
 }

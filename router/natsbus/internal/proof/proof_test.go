@@ -102,12 +102,12 @@ func TestRecordingIsRefused(t *testing.T) {
 	client, server = pair(t)
 	_, _ = client.Write(tape.out.Bytes())
 	if err := proof.Server(server, []byte("key")); !errors.Is(err, proof.ErrKey) {
-		t.Errorf("a client that repeats another's words: %v", err)
+		t.Errorf("a client that repeats another client's messages: %v", err)
 	}
 	client, server = pair(t)
 	_, _ = server.Write(tape.in.Bytes())
 	if err := proof.Client(client, []byte("key")); !errors.Is(err, proof.ErrKey) {
-		t.Errorf("a server that repeats another's words: %v", err)
+		t.Errorf("a server that repeats another server's messages: %v", err)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestManInTheMiddleOfTLS(t *testing.T) {
 
 	client, server = pair(t)
 	if c, s := meet(tls.Client(client, cfg), tls.Server(server, cfg), "key", "key"); c != nil || s != nil {
-		t.Errorf("nobody in the middle: %v, %v", c, s)
+		t.Errorf("without a process in the middle: %v, %v", c, s)
 	}
 }
 
@@ -212,7 +212,7 @@ func FuzzProof(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, side := range []func(net.Conn, []byte) error{proof.Client, proof.Server} {
 			if err := side(said{Reader: bytes.NewReader(b)}, []byte("key")); err == nil {
-				t.Errorf("%q is taken for a proof", b)
+				t.Errorf("%q is accepted as a proof", b)
 			}
 		}
 	})
