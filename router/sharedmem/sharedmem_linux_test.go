@@ -238,6 +238,38 @@ func TestOthersDoNotOpen(t *testing.T) {
 	}
 }
 
+// A mapping knows whether its process has ended, also when another process has its number.
+func TestProcessOfAMappingHasEnded(t *testing.T) {
+	m, err := Open(arena(t, 1).Ref(), MaxBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+	if m.Ended() {
+		t.Error("this process has ended")
+	}
+	other := &Mapping{pid: m.pid, start: m.start + "0"}
+	if !other.Ended() {
+		t.Error("a process that began at another time is the same")
+	}
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := &Mapping{pid: cmd.Process.Pid}
+	if child.start, err = startOf(child.pid); err != nil || child.Ended() {
+		t.Errorf("a process that runs has ended: %v", err)
+	}
+	_ = in.Close()
+	if err := cmd.Wait(); err != nil || !child.Ended() {
+		t.Errorf("a process that has ended runs: %v", err)
+	}
+}
+
 // Segments never overlap, low addresses are used again, and freed neighbours are joined.
 func TestSegmentsAreUsedAgain(t *testing.T) {
 	a := arena(t, 8)
