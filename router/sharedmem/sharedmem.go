@@ -10,7 +10,7 @@
 //	m.Drop()                              // when b is not used any more
 //
 // A memory file is in no folder, and ends with the last process that has it open or mapped. Another process of
-// the same user and host opens it through /proc by its [Ref], which holds 16 random bytes: a Ref of
+// the same user and host opens it through /proc by its [Ref], which has a random name: a Ref of
 // another host, or of another container, opens nothing. Its pages
 // are taken with the first segment that has them, and kept: a segment that is used again costs a copy
 // and no page fault. [Arena.Take] prefers low addresses, so that few pages are ever taken. Where the system has no more
@@ -270,10 +270,13 @@ func Open(ref Ref, most int) (*Mapping, error) {
 	return &Mapping{pid: ref.PID, start: start, mem: mem}, nil
 }
 
-// Ended reports whether the process whose memory this is has ended and its parent knows that.
+// Ended reports whether the process whose memory this is has ended and its parent knows that; false if /proc is not there any more.
 func (m *Mapping) Ended() bool {
 	start, err := startOf(m.pid)
-	return errors.Is(err, os.ErrNotExist) || err == nil && start != m.start
+	if errors.Is(err, os.ErrNotExist) {
+		_, err = startOf(os.Getpid())
+	}
+	return err == nil && start != m.start
 }
 
 // Size is the size of the memory file in bytes.
