@@ -102,7 +102,7 @@ func (g *group) collect(ctx context.Context, a *nn.Archive, withoutData, ended b
 	}
 	if ended {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, patience)
+		ctx, cancel = context.WithTimeout(ctx, patience/2) // within the 10 s that a node has by default to end after SIGTERM
 		defer cancel()
 	}
 	for _, id := range g.others() {
