@@ -49,6 +49,7 @@ type group struct {
 	agreed counters       // of the job, equal on all learners
 	own    map[int][]byte // of the checkpoint, for the other learners
 	passed uint64         // steps in lockstep, of the whole run
+	last   map[int]Share  // final states of learners that have finished, on the first one
 	out    Share
 	shares []Share // of an update
 	sum    []float32
@@ -321,7 +322,7 @@ func (g *group) tryEnter(ctx context.Context, c *Online) error {
 		return err
 	}
 	g.member = true
-	g.own = map[int][]byte{}
+	g.own, g.last = map[int][]byte{}, map[int]Share{}
 	g.agreed = counters{EnvSteps: c.EnvSteps, Episodes: c.Episodes}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ditask/ditask/envs"
@@ -211,4 +212,27 @@ func TestStateOfALog(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// TestFinalStateOfALearnerIsKept: a learner that has finished sends its state once, which may be taken for the checkpoint of a step
+// before the first learner makes the last one.
+func TestFinalStateOfALearnerIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &group{
+			t: task.New[Online](task.Alone()), size: 2, ids: []int{0, 1}, last: map[int]Share{}, changed: make(chan struct{}, 1),
+			heard: map[int]Join{1: {Run: 5}},
+		}
+		g.key = g.keyNow()
+		g.queues = map[int][]Share{1: {
+			{Group: g.key, Kind: ShareSaved, Own: []byte("earlier")}, {Group: g.key, Kind: ShareSaved, Own: []byte("last"), Finished: true},
+		}}
+		for _, want := range []string{"earlier", "last", "last"} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			s, err := g.stateOf(ctx, 1)
+			cancel()
+			if err != nil || string(s.Own) != want {
+				t.Errorf("%q, %v; want %q", s.Own, err, want)
+			}
+		}
+	})
 }

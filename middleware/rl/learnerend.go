@@ -25,7 +25,7 @@ func (g *group) end(ctx context.Context, c *Online) error {
 		}
 		switch {
 		case s.Kind == ShareAsk:
-			if err := g.saved(ctx, c, s.WithoutData); err != nil {
+			if err := g.saved(ctx, c, s.WithoutData, false); err != nil {
 				return err
 			}
 		case s.Finished:
@@ -65,11 +65,11 @@ func (g *group) answerLast(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	return g.saved(ctx, g.t.Context(), s.WithoutData)
+	return g.saved(ctx, g.t.Context(), s.WithoutData, false)
 }
 
-// saved sends the state from which this learner continues to the first one.
-func (g *group) saved(ctx context.Context, c *Online, withoutData bool) error {
+// saved sends the state from which this learner continues to the first one. finished says that it is the last one.
+func (g *group) saved(ctx context.Context, c *Online, withoutData, finished bool) error {
 	var a nn.Archive
 	err := g.r.archive(&a, c, withoutData)
 	var own []byte
@@ -79,7 +79,7 @@ func (g *group) saved(ctx context.Context, c *Online, withoutData bool) error {
 	if err != nil {
 		return g.r.onNode(fmt.Errorf("checkpoint: %w", err))
 	}
-	return g.send(ctx, &Share{Kind: ShareSaved, Own: own, Torn: g.torn}, g.ids[0])
+	return g.send(ctx, &Share{Kind: ShareSaved, Own: own, Torn: g.torn, Finished: finished}, g.ids[0])
 }
 
 // finish sends the state of this learner at its end to the first one, which may not ask for it any
@@ -88,7 +88,7 @@ func (g *group) finish(ctx context.Context, o task.Outcome) error {
 	if o.Kind == task.Failure || !g.member || g.leads() || !g.first.Saves {
 		return nil
 	}
-	return g.saved(ctx, g.t.Context(), g.first.WithoutData)
+	return g.saved(ctx, g.t.Context(), g.first.WithoutData, true)
 }
 
 // learnerKey is the name of a learner's state in an archive.
@@ -106,7 +106,7 @@ func (g *group) collect(ctx context.Context, a *nn.Archive, withoutData, ended b
 		defer cancel()
 	}
 	for _, id := range g.others() {
-		s, err := g.next(ctx, id, ShareSaved)
+		s, err := g.stateOf(ctx, id)
 		if g.r.lockstep && (err != nil && ended || s.Torn) {
 			return errTorn
 		}
@@ -120,6 +120,19 @@ func (g *group) collect(ctx context.Context, a *nn.Archive, withoutData, ended b
 		a.Put(learnerKey(id), nn.State{Tensors: []nn.Tensor{{Name: "archive", Shape: []int{len(s.Own)}, Bytes: s.Own}}})
 	}
 	return nil
+}
+
+// stateOf returns the state of another learner that was asked for it. The state of one that has finished may have answered an earlier
+// question: it does not change, and no other follows.
+func (g *group) stateOf(ctx context.Context, id int) (Share, error) {
+	if s, ok := g.last[id]; ok {
+		return s, nil
+	}
+	s, err := g.next(ctx, id, ShareSaved)
+	if err == nil && s.Finished {
+		g.last[id] = s
+	}
+	return s, err
 }
 
 // passedKey is the name in an archive of group.passed.

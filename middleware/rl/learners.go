@@ -67,7 +67,7 @@ type Share struct {
 	Counters    string
 	Best        *Best
 	WithoutData bool
-	Finished    bool // of ShareEnd and ShareAsk: the first learner has finished
+	Finished    bool // of ShareEnd and ShareAsk: the first learner has finished; of ShareSaved: the sender has, and saves nothing more
 	Torn        bool // of ShareAsk and ShareSaved: the sender is in the middle of the updates of a step
 	// Of ShareStep: the data that the receiver learns from, or nil.
 	Collected *Trajectory
