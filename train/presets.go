@@ -30,8 +30,11 @@ type Preset struct {
 	// Threshold is the mean return from which the task counts as solved, or that of a gate.
 	Threshold float64 `yaml:"threshold"`
 	// Unsolved reports that the published runs do not reach the threshold, and that ours need not.
-	Unsolved bool      `yaml:"unsolved"`
-	Set      yaml.Node `yaml:"set"` // keys and values of a config
+	Unsolved bool `yaml:"unsolved"`
+	// Long reports that a run takes more than ten minutes of a processor: make reproduce trains with the preset only if PRESET
+	// names it.
+	Long bool      `yaml:"long"`
+	Set  yaml.Node `yaml:"set"` // keys and values of a config
 }
 
 // Published is a return that others have published for a preset. The zero value is none.

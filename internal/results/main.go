@@ -1,7 +1,7 @@
 // Results trains with the presets of package train, and writes docs/results.md: the results beside those that
 // others have published for the same settings.
 //
-//	go run ./internal/results                            every preset with seeds 1 to 5, as many at once as processors
+//	go run ./internal/results                            every preset that is not long, with seeds 1 to 5, as many at once as processors
 //	go run ./internal/results ppo/CartPole dqn           those whose names begin so; the other rows of the page stay
 //	go run ./internal/results -seeds 2 -at-once 1 ppo    fewer seeds than the page has: the rows are only printed
 //	go run ./internal/results -check                     train again, and compare with the page
@@ -148,10 +148,10 @@ func readPresets(path string) ([]train.Preset, error) {
 	return all, errors.Join(err, f.Close())
 }
 
-// choose returns the presets whose names begin with one of the prefixes, or all if there are no prefixes.
+// choose returns the presets whose names begin with one of the prefixes, or all that are not long if there are no prefixes.
 func choose(all []train.Preset, prefixes []string) ([]train.Preset, error) {
 	if len(prefixes) == 0 {
-		return all, nil
+		return slices.DeleteFunc(slices.Clone(all), func(p train.Preset) bool { return p.Long }), nil
 	}
 	wanted := func(p train.Preset, prefix string) bool { return strings.HasPrefix(p.Name, prefix) }
 	for _, prefix := range prefixes {

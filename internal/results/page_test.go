@@ -199,3 +199,20 @@ func FuzzRecords(f *testing.F) {
 		}
 	})
 }
+
+// A long preset is trained only if it is named.
+func TestLongPresetsAreNamed(t *testing.T) {
+	all := []train.Preset{{Name: "ppo/A/x"}, {Name: "td3/A/x", Long: true}, {Name: "td3/B/x"}}
+	for prefixes, want := range map[string]string{
+		"": "ppo/A/x td3/B/x", "td3": "td3/A/x td3/B/x", "td3/A ppo": "ppo/A/x td3/A/x",
+	} {
+		chosen, err := choose(all, strings.Fields(prefixes))
+		var names []string
+		for _, p := range chosen {
+			names = append(names, p.Name)
+		}
+		if got := strings.Join(names, " "); err != nil || got != want {
+			t.Errorf("%q: %s, %v; want %s", prefixes, got, err, want)
+		}
+	}
+}
