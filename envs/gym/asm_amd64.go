@@ -12,6 +12,14 @@ func convert(dst *float32, from *byte, n int)
 //go:noescape
 func odd(from *byte, n int) bool
 
+// inOrder reports that the stores of a processor are seen in their order by others.
+const inOrder = true
+
+// pause waits for n instructions of that name, in which the other thread of a core has the core.
+//
+//go:noescape
+func pause(n int)
+
 // convertMost converts the first of the bytes, at most as many as dst has values, and returns how many.
 func convertMost(dst []float32, from []byte) int {
 	n := min(len(dst), len(from)) &^ 15

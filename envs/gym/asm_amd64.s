@@ -66,3 +66,13 @@ next:
 	TESTL    AX, AX
 	SETNE    ret+16(FP)
 	RET
+
+// func pause(n int)
+TEXT ·pause(SB), NOSPLIT, $0-8
+	MOVQ n+0(FP), CX
+
+next:
+	PAUSE
+	SUBQ $1, CX
+	JNZ  next
+	RET

@@ -9,8 +9,9 @@ import json
 import os
 import struct
 import sys
+from itertools import repeat
 
-PROTOCOL = 4
+PROTOCOL = 5
 MIN_VERSION = (3, 8)
 REQUESTS, ANSWERS = 3, 4
 HERE = "ditask-bridge"  # begins the name under which this text is compiled
@@ -21,9 +22,9 @@ OK, FAULT = 0, 1
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
 TERMINATED, TRUNCATED, WAS_RESET = 1, 2, 4
 
-# The int32 at the beginning of the memory: the first two are written here, the others by the reader.
-BUSY, OP = 0, 1
-SEQ, CPU = 16, 17
+# The int32 at the beginning of the memory: those of the first line are written here, the others by the reader.
+BUSY, OP, ANSWERED, TOLD, ASLEEP = 0, 1, 2, 3, 4
+SEQ, CPU, SPINS, WAITING = 16, 17, 18, 19
 
 CPUS = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None  # the processors of this process
 
@@ -543,21 +544,26 @@ class Packing(object):
         if numpy is not None:  # its False is one object too
             text = text.replace("terminated is not False", "terminated is not False and terminated is not FALSE")
             text = text.replace("or truncated is not False", "or truncated is not False and truncated is not FALSE")
-        names = {name: globals()[name] for name in ("SEQ", "CPU", "CPUS", "REQUESTS", "STEP_REQUEST", "STEP_ANSWER", "setaffinity", "tell", "forked")}
+        names = {name: globals()[name] for name in (
+            "ANSWERED", "TOLD", "ASLEEP", "SEQ", "CPU", "SPINS", "WAITING",
+            "CPUS", "REQUESTS", "STEP_REQUEST", "STEP_ANSWER", "setaffinity", "tell", "forked", "repeat")}
         return self.function(text, dict(names, memory=memory, FALSE=getattr(numpy, "False_", None), read=os.read, exit=os._exit))
 
 
 # The function returns a message that is not the request of a step, or b"" at the end of the requests. CPU is 0 where
 # this process stays on the processors that it has, -1 where it takes all of them back, and otherwise 1 more than the number of
-# that on which it waits, after a step on any: see turns.go.
+# that on which it waits, after a step on any: see turns.go. SPINS is how often it looks for the next step in the memory
+# before it waits for a message: see spin.go.
 SERVE = """
 def f(self):
     steps, ats, writes, actions, ended, words = self.steps, self.ats, self.writes, self.read_actions, self.ended, self.words
+    words[ASLEEP] = 0
     while True:
         cpu = words[CPU]
         if cpu:
             setaffinity(CPUS)
         seq = self.seq = words[SEQ]
+        spins = words[SPINS]
         at = result = None
         try:
             for step, action, at, write in zip(steps, actions(), ats, writes):
@@ -570,12 +576,21 @@ def f(self):
             raise self.explain(e, at, result)
         if forked:
             exit(70)  # a child that an environment has forked and let go on
-        tell(STEP_ANSWER)
+        told = words[TOLD] = words[WAITING] == seq
+        words[ANSWERED] = seq
+        if told:
+            tell(STEP_ANSWER)
         if cpu > 0:
             setaffinity((cpu - 1,))
-        message = read(REQUESTS, 8)
-        if message != STEP_REQUEST:
-            return message
+        for _ in repeat(None, spins):
+            if words[SEQ] != seq:
+                break
+        else:
+            words[ASLEEP] = 1
+            message = read(REQUESTS, 8)
+            if message != STEP_REQUEST:
+                return message
+            words[ASLEEP] = 0
 """
 
 

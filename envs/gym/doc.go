@@ -39,11 +39,17 @@
 //
 // # Processors
 //
-// With one process, this one and Python never work at the same time. On Linux, after 100 steps, they use the same processor while a
-// step usually takes up to 1 ms: the thread that calls Step may run on no other while it waits, and Python on no other while it waits.
-// That saves waking a processor twice in each step. An environment runs on all processors that the process had when it began: in resets,
-// in pictures, and in steps that usually take 100 µs or more. In shorter ones it stays on the one, and so would a thread that it starts in
-// such a step. An environment that chooses its processors itself, in a step, may lose its choice.
+// With one process, this one and Python never work at the same time. On Linux, after 100 steps, they avoid waking a processor twice in
+// each step, in one of two ways. They use the same processor while a step usually takes up to 1 ms: the thread that calls Step may
+// run on no other while it waits, and Python on no other while it waits. Or, while a step usually takes up to 100 µs, neither sleeps:
+// Python runs on all processors but that of the thread that calls Step, and each side looks at the memory for up to 100 µs, that thread for
+// up to 1 ms if Python had gone to sleep. That needs amd64, two processors and a GOMAXPROCS of 2. Where both are possible, both are tried
+// every 5000 steps, for 64 steps each, and the faster one is used.
+//
+// An environment runs on all processors that the process had when it began: in resets, in pictures, and in steps that usually take
+// 100 µs or more. In shorter ones it stays where it is, and so would a thread that it starts in such a step. An environment that
+// chooses its processors itself, in a step, may lose its choice. Its threads may wait 5 ms for the interpreter while Python looks for
+// the next step.
 //
 // # Concurrency
 //
@@ -72,8 +78,8 @@
 // The process inherits one pipe in each direction for messages. The output of environments goes to
 // [Config.Stderr], with the name and numbers of the environments before each line. A message is an
 // operation (one byte), three zeros, a length (four bytes) and that number of bytes of JSON; the message of a step has
-// no JSON. Observations, rewards, flags, actions and named infos are in memory that both sides share: a file
-// in /dev/shm, or in the folder for temporary files, that is removed as soon as both have mapped it.
+// no JSON, and is not sent to a side that does not sleep. Observations, rewards, flags, actions and named infos are in memory that
+// both sides share: a file in /dev/shm, or in the folder for temporary files, that is removed as soon as both have mapped it.
 // All numbers are in the machine's byte order. Observations are float32, or bytes for a lone Box of
 // uint8; rewards are float64.
 package gym

@@ -41,11 +41,16 @@ const (
 // The int32 with which the memory begins. Python writes those of the first cache line, and this process
 // writes those of the second.
 const (
-	wordBusy  = 0  // which environment is in the middle of something
-	wordOp    = 1  // and of which operation
-	wordSeq   = 16 // the number of the step that is requested
-	wordCPU   = 17 // 1 + the processor on which Python waits after a step on any; everyCPU: it takes all back; 0: it stays where it is
-	headWords = 32
+	wordBusy     = 0  // which environment is in the middle of something
+	wordOp       = 1  // and of which operation
+	wordAnswered = 2  // the number of the newest step that has been made
+	wordTold     = 3  // 1: a message is its answer, too
+	wordAsleep   = 4  // 1: Python waits for a message, or is about to
+	wordSeq      = 16 // the number of the step that is requested
+	wordCPU      = 17 // 1 + the processor on which Python waits after a step on any; everyCPU: it takes all back; 0: it stays where it is
+	wordSpins    = 18 // how often Python looks for the next step before it waits for a message
+	wordWaiting  = 19 // the number of the step whose answer must be a message
+	headWords    = 32
 )
 
 // headBytes is the size of the head of a row, before the observation: int32, four zeros, float64.

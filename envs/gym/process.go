@@ -21,7 +21,7 @@ import (
 var bridge []byte
 
 // protocol is the version of the messages.
-const protocol = 4
+const protocol = 5
 
 // The operations of a message.
 const (
@@ -59,6 +59,7 @@ type process struct {
 	out              *lines
 	mem              *memory // nil before it is mapped
 	turns            turns
+	spin             spin
 	raw              syscall.RawConn // of answer
 	look             func(fd uintptr) bool
 	lookFor          time.Duration // how long look waits
@@ -97,6 +98,7 @@ func start(cfg *Config, first, num int, out *lines) (*process, error) {
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = cfg.Env, cfg.Dir, sysProcAttr()
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = files[5], files[5], []*os.File{files[0], files[3]}
 	p := &process{first: first, num: num, requests: files[1], out: out, ended: make(chan struct{})}
+	p.turns.spins = canSpin()
 	if err := p.listen(files[2]); err != nil {
 		closeAll(files[:]...)
 		return nil, fmt.Errorf("start %s: %w", cfg.Python, err)
@@ -171,6 +173,7 @@ func (p *process) writeLong(data []byte, limit time.Duration) error {
 // send sends a message.
 func (p *process) send(op byte, body any, limit time.Duration) error {
 	p.turns.cpu = 0 // Python does so too
+	p.spin = spin{}
 	var payload []byte
 	if body != nil {
 		var err error
@@ -190,13 +193,6 @@ func (p *process) write(op byte, payload []byte, limit time.Duration) error {
 		err = p.writeLong(payload, limit)
 	}
 	return err
-}
-
-// requestStep asks the process for a step of all environments, whose actions are in the memory. An error shows in the
-// answer, with its cause.
-func (p *process) requestStep() {
-	p.mem.word(wordSeq).Store(p.mem.seq)
-	_ = p.write(opStep, nil, 0)
 }
 
 // receive returns the payload of the answer. The error wraps a *fault that the process has sent,
@@ -223,6 +219,9 @@ func (f *fault) Error() string { return f.cause().Error() }
 
 func (p *process) read(limit time.Duration) (payload []byte, status byte, err error) {
 	until := time.Now().Add(limit)
+	if p.spin.pending && p.awaitStep(until) {
+		return nil, statusOK, nil
+	}
 	if err := p.fill(p.head[:], until); err != nil {
 		return nil, 0, err
 	}

@@ -163,7 +163,7 @@ func (v *Vector) Step(actions []float32) (*envs.Result, error) {
 		v.procs[0].takeTurn()
 	} else {
 		for _, p := range v.procs {
-			p.requestStep()
+			p.requestStep(false)
 		}
 	}
 	for k, p := range v.procs {

@@ -10,14 +10,20 @@ import (
 // takeTurn requests a step as requestStep does. If its answer comes soon, it waits for it, in the manner of the step.
 func (p *process) takeTurn() {
 	t := &p.turns
-	if how := t.manner(); how != apart && p.shareProcessor(how) {
+	switch how := t.next(); {
+	case (how == roaming || how == fixed) && p.shareProcessor(how):
+		return
+	case how == spinning && p.avoidProcessor():
+		p.mem.word(wordCPU).Store(0)
+		p.requestStep(true)
 		return
 	}
+	cpu := uint32(0)
 	if t.cpu != 0 {
-		t.cpu = 0
-		p.mem.word(wordCPU).Store(everyCPU)
+		t.cpu, cpu = 0, everyCPU
 	}
-	p.requestStep()
+	p.mem.word(wordCPU).Store(cpu)
+	p.requestStep(false)
 }
 
 // shareProcessor requests a step and waits for its answer on the processor of Python. It does nothing, and reports that,
@@ -25,37 +31,66 @@ func (p *process) takeTurn() {
 func (p *process) shareProcessor(how manner) bool {
 	runtime.LockOSThread() // no thread is started from this one, which would inherit its processor
 	defer runtime.UnlockOSThread()
-	var here uint32
 	var all, one unix.CPUSet
 	p.turns.off = true
-	if _, _, e := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&here)), 0, 0); e != 0 || unix.SchedGetaffinity(0, &all) != nil {
+	here, ok := processor()
+	if !ok || unix.SchedGetaffinity(0, &all) != nil {
 		return false
 	}
-	if one.Set(int(here)); unix.SchedSetaffinity(0, &one) != nil {
+	if one.Set(here); unix.SchedSetaffinity(0, &one) != nil {
 		return false
 	}
 	defer func() { _ = unix.SchedSetaffinity(0, &all) }()
-	if !p.keepOn(int(here), &one) {
+	if !p.keepOn(here+1, &one) {
 		return false
 	}
 	p.turns.off = false
 	cpu := uint32(0)
 	if how == roaming {
-		cpu = here + 1
+		cpu = uint32(here) + 1
 	}
 	p.mem.word(wordCPU).Store(cpu)
-	p.requestStep()
+	p.requestStep(false)
 	p.wait(turnsWait)
 	return true
 }
 
-// keepOn keeps Python on a processor.
-func (p *process) keepOn(cpu int, one *unix.CPUSet) bool {
-	if p.turns.cpu == cpu+1 {
+// avoidProcessor keeps Python from the processor of this thread, to which the kernel might move it when it wakes it.
+func (p *process) avoidProcessor() bool {
+	var others unix.CPUSet
+	here, ok := processor()
+	if ok && p.turns.cpu == -1-here {
 		return true
 	}
-	p.turns.cpu = cpu + 1
+	if !ok || unix.SchedGetaffinity(0, &others) != nil {
+		p.turns.spins = false
+		return false
+	}
+	others.Clear(here)
+	p.turns.spins = p.keepOn(-1-here, &others)
+	return p.turns.spins
+}
+
+// processor is the number of that on which this thread runs.
+func processor() (int, bool) {
+	var n uint32
+	_, _, e := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&n)), 0, 0)
+	return int(n), e == 0
+}
+
+// keepOn keeps Python on some processors, which are those of a value of turns.cpu.
+func (p *process) keepOn(cpu int, set *unix.CPUSet) bool {
+	if p.turns.cpu == cpu {
+		return true
+	}
+	p.turns.cpu = cpu
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.reaped || unix.SchedSetaffinity(p.proc.Pid, one) == nil
+	return p.reaped || unix.SchedSetaffinity(p.proc.Pid, set) == nil
+}
+
+// canSpin reports whether there is a processor for each side while both look for what the other one writes.
+func canSpin() bool {
+	var all unix.CPUSet
+	return inOrder && runtime.GOMAXPROCS(0) > 1 && unix.SchedGetaffinity(0, &all) == nil && all.Count() > 1
 }

@@ -26,20 +26,81 @@ func TestMannerFollowsTheSteps(t *testing.T) {
 		{100, 20 * time.Microsecond, fixed}, {1, time.Second, fixed}, {100, 500 * time.Microsecond, roaming},
 		{100, 3 * time.Millisecond, apart}, {100, time.Hour, apart}, {1000, 500 * time.Microsecond, roaming}, {100, 50 * time.Microsecond, fixed},
 	} {
-		if take(part.steps, part.long); u.manner() != part.want {
-			t.Errorf("after %d steps of %v: %v, not %v; usual %v", part.steps, part.long, u.manner(), part.want, time.Duration(u.step))
+		if take(part.steps, part.long); u.next() != part.want {
+			t.Errorf("after %d steps of %v: %v, not %v; usual %v", part.steps, part.long, u.now, part.want, time.Duration(u.step))
 		}
 	}
-	if u.off = true; u.manner() != apart {
+	if u.off = true; u.next() != apart {
 		t.Error("where it is not possible")
+	}
+}
+
+// TestMannerOfShortStepsIsTheFaster has short steps take other times in each manner, and a long one now and then.
+func TestMannerOfShortStepsIsTheFaster(t *testing.T) {
+	const us = time.Microsecond
+	u := turns{spins: true, steps: turnsAfter, step: usual(turnsShort / 2)}
+	for _, part := range []struct {
+		fixed, spinning time.Duration
+		want            manner
+	}{
+		{20 * us, 3 * us, spinning}, {20 * us, 60 * us, fixed}, {20 * us, 3 * us, spinning}, {20 * us, 50 * us, fixed},
+	} {
+		chosen := [spinning + 1]int{}
+		for k := range turnsEvery {
+			how := u.next()
+			d := map[manner]time.Duration{fixed: part.fixed, spinning: part.spinning}[how]
+			if chosen[how]++; k%50 == 0 {
+				d = time.Minute
+			}
+			u.add(d)
+		}
+		if n := chosen[part.want]; n != turnsEvery-turnsTried {
+			t.Errorf("%v: %v", part, chosen)
+		}
+	}
+}
+
+// TestSpinningEndsWhereItIsSlow has other processes need the processors when both manners have been tried.
+func TestSpinningEndsWhereItIsSlow(t *testing.T) {
+	u := turns{spins: true, steps: turnsAfter, step: usual(turnsShort / 2)}
+	seldom := func(k int) time.Duration {
+		if k%(2*turnsSeldom) == 0 {
+			return 2 * spinLongest
+		}
+		return 3 * time.Microsecond
+	}
+	for k := range turnsEvery / 2 {
+		if how := u.next(); k > 2*turnsTried && how != spinning {
+			t.Fatalf("step %d: %v", k, how)
+		}
+		d := seldom(k)
+		if u.now == fixed {
+			d = 20 * time.Microsecond
+		}
+		u.add(d)
+	}
+	for k := 0; u.next() == spinning; k++ {
+		if k > 2*turnsMissed/turnsSeldom {
+			t.Fatal("it does not end:", u)
+		}
+		u.add(2 * spinLongest)
+		u.next()
+		u.add(3 * time.Microsecond)
+	}
+	for k := 0; u.next() != spinning; k++ {
+		if k > turnsEvery {
+			t.Fatal("it is not tried again:", u)
+		}
+		u.add(3 * time.Microsecond)
 	}
 }
 
 // force has the next step of a vector with one process taken in a manner.
 func force(v *Vector, m manner) {
 	u := &v.procs[0].turns
-	u.steps = turnsAfter
-	u.step = usual([]time.Duration{apart: 2 * turnsLongest, roaming: 2 * turnsShort, fixed: turnsShort / 2}[m])
+	u.steps, u.short, u.missed = turnsAfter, 2*turnsTried, 0
+	u.step = usual([]time.Duration{apart: 2 * turnsLongest, roaming: 2 * turnsShort, fixed: turnsShort / 2, spinning: turnsShort / 2}[m])
+	u.spins, u.took = m == spinning, [spinning + 1]time.Duration{}
 }
 
 // TestTurnsChangeNoStep compares the steps of a vector whose manner changes with those of one with two processes.
@@ -61,7 +122,7 @@ func TestTurnsChangeNoStep(t *testing.T) {
 		for i := range actions {
 			actions[i] = float32(rng.IntN(2))
 		}
-		force(a, manner(rng.IntN(3)))
+		force(a, manner(rng.IntN(4)))
 		x, err := a.Step(actions)
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +137,7 @@ func TestTurnsChangeNoStep(t *testing.T) {
 	}
 }
 
-// TestFaultsInTurns has faults in steps on the processor of this process.
+// TestFaultsInTurns has faults in steps on the processor of this process, and where both sides spin.
 func TestFaultsInTurns(t *testing.T) {
 	for k, f := range faults {
 		if !slices.Contains([]string{"raise", "kill", "torn", "nan", "shape", "terminated", "fork", "raise in reset", "hang"}, f.fault) {
@@ -86,7 +147,7 @@ func TestFaultsInTurns(t *testing.T) {
 			v := open(t, "testdata/faults.py:make_env", Config{
 				Num: 4, Processes: 1, Kwargs: map[string]any{"fault": f.fault}, StepTimeout: limitFor(f.fault),
 			})
-			err := playInTurns(v, roaming+manner(k%2))
+			err := playInTurns(v, roaming+manner(k%3))
 			var e *envs.Error
 			if !errors.As(err, &e) || e.Index != 2 || e.Op != f.op || !strings.Contains(err.Error(), f.text) ||
 				f.is != nil && !errors.Is(err, f.is) {
@@ -98,10 +159,15 @@ func TestFaultsInTurns(t *testing.T) {
 
 // TestClosedPipeInTurns has an environment close the pipe of answers, which the next one needs.
 func TestClosedPipeInTurns(t *testing.T) {
-	v := open(t, "testdata/faults.py:make_env", Config{Num: 4, Processes: 1, Kwargs: map[string]any{"fault": "close"}})
-	const text = "an environment has closed file descriptor 4"
-	if err := playInTurns(v, fixed); !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), text) {
-		t.Error(err)
+	for _, m := range []manner{fixed, spinning} {
+		v := open(t, "testdata/faults.py:make_env", Config{Num: 4, Processes: 1, Kwargs: map[string]any{"fault": "close"}})
+		err := playInTurns(v, m)
+		if m == spinning && err == nil { // no step has needed the pipe
+			_, err = v.Reset()
+		}
+		if !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), "an environment has closed file descriptor 4") {
+			t.Error(m, err)
+		}
 	}
 }
 
