@@ -1,10 +1,13 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"strconv"
 
 	"github.com/ditask/ditask/envs"
@@ -19,6 +22,7 @@ type environments struct {
 	open    func(ctx context.Context, n int, o opening) (envs.Vector, error)
 	raw     envs.Vector // the first one, before its observations are encoded
 	closers []func() error
+	logger  *slog.Logger // nil: the default
 }
 
 // opening is the purpose of a vector.
@@ -70,16 +74,22 @@ func (c *Config) python(name string) (*environments, error) {
 			return nil, fmt.Errorf("env_args: %w", err)
 		}
 	}
-	return &environments{name: name, open: func(ctx context.Context, n int, o opening) (envs.Vector, error) {
+	e := &environments{name: name}
+	e.open = func(ctx context.Context, n int, o opening) (envs.Vector, error) {
+		processes := *k.processes
+		if e.raw != nil { // a vector before this one logs whether another number may be faster
+			processes = cmp.Or(processes, runtime.GOMAXPROCS(0))
+		}
 		cfg := gym.Config{
-			Num: n, Processes: min(*k.processes, n), Python: *k.python, Kwargs: kwargs, Autoreset: o.mode, StepTimeout: *k.timeout,
-			Restart: *k.restart, Infos: *k.infos,
+			Num: n, Processes: min(processes, n), Python: *k.python, Kwargs: kwargs, Autoreset: o.mode, StepTimeout: *k.timeout,
+			Restart: *k.restart, Infos: *k.infos, Logger: e.logger,
 		}
 		if _, chosen := kwargs["render_mode"]; o.draws && !chosen {
 			cfg.RenderMode = "rgb_array"
 		}
 		return gym.Open(ctx, name, cfg)
-	}}, nil
+	}
+	return e, nil
 }
 
 // vector makes a vector of n environments, encoded as the algorithm needs them.

@@ -139,6 +139,7 @@ func (c *Config) prepare(ctx context.Context, node Node) (_ *prepared, err error
 	p := &prepared{c: c, node: node, envs: e}
 	p.learners = min(c.learners(), max(node.Size(), 1))
 	p.task = task.New[rl.Online](node, rl.LearnerRoles(node.Size(), p.learners)...)
+	e.logger = p.task.Logger()
 	num := c.numEnvs()
 	if !p.task.Has(rl.Collector) {
 		num = 1 // for its spaces

@@ -43,6 +43,7 @@ type Vector struct {
 
 	mu       sync.Mutex // guards the fields below
 	procs    []*process
+	advice   int // steps until advise; 0: the number of processes is chosen, or advise has been called
 	closed   bool
 	restarts int
 }
@@ -71,6 +72,7 @@ type helloMessage struct {
 // for the forms of name. When ctx ends before they are made, the processes are ended and the error is
 // the cause; later it has no effect.
 func Open(ctx context.Context, name string, cfg Config) (*Vector, error) {
+	processes := cfg.Processes
 	cfg.EnsureDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -91,6 +93,9 @@ func Open(ctx context.Context, name string, cfg Config) (*Vector, error) {
 		name: printable.Text(name), cfg: cfg, out: &lockedWriter{w: cfg.Stderr},
 		first: helloMessage{protocol, t.module, t.id, t.path, t.attr, 0, cfg.Kwargs, cfg.Options, cfg.RenderMode, int(cfg.Autoreset), cfg.Infos},
 		procs: make([]*process, cfg.Processes), streak: make([]int, cfg.Processes),
+	}
+	if processes == 0 && cfg.Processes > 1 {
+		v.advice = adviceAfter
 	}
 	if err := v.open(ctx); err != nil {
 		_ = v.close(ctx.Err() == nil && answered(err))

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -535,5 +536,34 @@ func TestEnvironmentOfTheDocumentation(t *testing.T) {
 	if err != nil || !slices.Equal(r.FinalObs, []float32{0, 2}) || !slices.Equal(r.Rewards, []float64{0, 1}) ||
 		!slices.Equal(r.Terminated, []bool{true, true}) || !slices.Equal(r.Obs, []float32{1, 1}) {
 		t.Errorf("step: %+v, %v", r, err)
+	}
+}
+
+// TestAdviceOnProcesses has steps that are short, or not, and a number of processes that is chosen, or not.
+func TestAdviceOnProcesses(t *testing.T) {
+	if runtime.GOMAXPROCS(0) == 1 {
+		t.Skip("one process is the default")
+	}
+	for _, c := range []struct {
+		processes int
+		step      time.Duration
+		advised   bool
+	}{{0, adviceShort / 2, true}, {0, 4 * adviceShort, false}, {2, adviceShort / 2, false}} {
+		var log logtest.Buffer
+		v := open(t, cartPole, Config{Num: 4, Processes: c.processes, Autoreset: envs.SameStep, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if _, err := v.Reset(); err != nil {
+			t.Fatal(err)
+		}
+		for k := range adviceAfter + 2 {
+			for _, p := range v.procs {
+				p.turns.step = usual(c.step)
+			}
+			if _, err := v.Step(make([]float32, 4)); err != nil {
+				t.Fatal(err)
+			}
+			if said := strings.Count(log.String(), "one process may be faster"); said > 1 || (said == 1) != (c.advised && k >= adviceAfter-1) {
+				t.Fatalf("%v: step %d: %q", c, k, log.String())
+			}
+		}
 	}
 }

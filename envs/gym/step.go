@@ -183,7 +183,28 @@ func (v *Vector) Step(actions []float32) (*envs.Result, error) {
 			return nil, v.end(err)
 		}
 	}
+	if v.advice > 0 {
+		if v.advice--; v.advice == 0 {
+			v.advise()
+		}
+	}
 	return &v.res, nil
+}
+
+// In steps that are usually shorter than adviceShort, several processes spend most of the time on being woken.
+const (
+	adviceAfter = 1000 // steps
+	adviceShort = 200 * time.Microsecond
+)
+
+// advise logs that one process may be faster than those of the default, if it may.
+func (v *Vector) advise() {
+	step := time.Duration(v.procs[len(v.procs)-1].turns.step)
+	if step >= adviceShort {
+		return
+	}
+	v.cfg.Logger.Info("steps are short: one process may be faster: ditask env bench compares; --set env_processes=1 sets the number",
+		slog.String("env", v.name), slog.Int("environments", v.cfg.Num), slog.Int("processes", len(v.procs)), slog.Duration("step", step))
 }
 
 // check refuses actions that no environment could take.
