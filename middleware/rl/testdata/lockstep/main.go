@@ -1,6 +1,6 @@
 // Lockstep is a job for tests: its nodes learn in lockstep, with the algorithm of its first argument, up to
-// the number of updates of its second, and write their state then to the file result; list lists the
-// algorithms. An algorithm whose name begins with offline learns from a dataset file, on one node. With the
+// the number of updates of its second, and write the rows of their log and their state then to the file result;
+// list lists the algorithms. An algorithm whose name begins with offline learns from a dataset file, on one node. With the
 // further argument rarely there is no checkpoint before the end, and with together two nodes learn.
 package main
 
@@ -49,10 +49,12 @@ func play(ctx context.Context, node *parallel.Node) error {
 	t := task.New[rl.Online](node, rl.LearnerRoles(node.Size(), learners)...)
 	r := rl.New(t, l.policy, rl.Config{Seed: seed, Dir: node.Dir(), Resume: node.Resume(), MustResume: node.MustResume()})
 	t.Use(r.Exchange(rl.ExchangeConfig{Synchronous: node.Size(), Learners: learners}))
+	logs := rl.LogConfig{EverySteps: 50, CSV: filepath.Join(node.Dir(), "progress.csv"), Untimed: true}
 	if l.source == nil {
 		if err := l.open(node.Dir()); err != nil {
 			return err
 		}
+		logs.EverySteps, logs.EveryUpdates = 0, 15
 		t.Use(r.Learn(l.source, rl.LearnConfig{}), r.Evaluate(l.envs(3), rl.EvalConfig{EveryUpdates: 30, Episodes: 4}))
 	} else {
 		t.Use(
@@ -65,7 +67,7 @@ func play(ctx context.Context, node *parallel.Node) error {
 		t.Use(r.Checkpoint(saves))
 		return t.Run(ctx)
 	}
-	t.Use(r.Stop(rl.StopConfig{Updates: updates}), r.Checkpoint(saves), func(ctx context.Context, c *rl.Online, next task.Next) error {
+	t.Use(r.Log(logs), r.Stop(rl.StopConfig{Updates: updates}), r.Checkpoint(saves), func(ctx context.Context, c *rl.Online, next task.Next) error {
 		err := next(ctx)
 		fmt.Printf("updates %d\n", c.Updates)
 		return err
@@ -73,7 +75,12 @@ func play(ctx context.Context, node *parallel.Node) error {
 	if err := t.Run(ctx); err != nil {
 		return err
 	}
+	rows, err := os.ReadFile(logs.CSV)
+	if err != nil {
+		return err
+	}
 	c := t.Context()
 	text := fmt.Sprintln(c.EnvSteps, c.Episodes, c.Updates, c.Explored, c.Eval, c.Best.Evaluation, c.Best.Weights, l.policy.Weights())
+	text = string(rows) + text
 	return os.WriteFile(filepath.Join(node.Dir(), "result"), []byte(text), 0o600)
 }
