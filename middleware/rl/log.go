@@ -22,8 +22,8 @@ type LogConfig struct {
 	Terminal     io.Writer // a line for a terminal, or nil
 	// CSV is a file with all columns, a header first, such as progress.csv; "" writes none. Columns that appear
 	// late are empty in earlier rows. A new run replaces an existing file; a resumed run continues it, without the
-	// rows of steps that it repeats. Apart from the columns of time, a lone run that is interrupted and continues
-	// bit for bit has the same rows as one without an interruption.
+	// rows of steps that it repeats. Apart from the columns of time, a run that is interrupted and continues
+	// bit for bit, alone or in lockstep, has the same rows as one without an interruption.
 	CSV string
 	// JSON is a file with one object per line, without unknown values, such as metrics.jsonl; ""
 	// writes none. An existing file is treated as for CSV.
