@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -163,10 +164,12 @@ func TestRefusalsBeforeTheEndAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.come <- last{near, func() { _ = g.Close() }}
+	closed := make(chan struct{})
+	s.come <- last{near, sync.OnceFunc(func() { _ = g.Close(); close(closed) })}
 	if err := proof.Client(far, []byte("guess")); err == nil {
 		t.Error("a guess is accepted")
 	}
+	<-closed // the refusal is read before the gate has closed the connection
 	g.End()
 	if got := fmt.Sprint(g.Refused()); got != "map[token:1]" {
 		t.Error(got)
