@@ -38,12 +38,12 @@ type Vector struct {
 	started bool
 	failed  error // of the call that has ended the vector
 	streak  []int // the faults of each process since it took a step
+	advice  int   // steps until advise; 0: the number of processes is chosen, or advise has been called
 
 	busy sync.Mutex // held by a call; Close releases the memory under it
 
 	mu       sync.Mutex // guards the fields below
 	procs    []*process
-	advice   int // steps until advise; 0: the number of processes is chosen, or advise has been called
 	closed   bool
 	restarts int
 }

@@ -22,7 +22,7 @@ const (
 	spinWoken   = time.Millisecond       // and if it has to be woken; otherwise each would find the other one asleep, step after step
 	spinLooks   = 16                     // between two looks at the clock
 	spinPauses  = 16                     // between two looks
-	spinMissed  = 200 * time.Microsecond // the first wait for a message, after which the memory is looked at
+	spinMissed  = time.Millisecond       // the first wait for a message, after which the memory is looked at
 )
 
 // spin is how a process waits for the answer to a step without a message.

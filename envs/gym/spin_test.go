@@ -18,7 +18,7 @@ func TestSidesThatMissEachOther(t *testing.T) {
 		actions[k] = float32(rng.IntN(2))
 	}
 	played := func(before func(v *Vector)) []float32 {
-		v := open(t, cartPole, Config{Num: 1, Processes: 1, Autoreset: envs.SameStep, StepTimeout: 10 * time.Second})
+		v := open(t, cartPole, Config{Num: 1, Processes: 1, Autoreset: envs.SameStep})
 		obs, err := v.Reset(1)
 		all := slices.Clone(obs)
 		for k := 0; k < steps && err == nil; k++ {

@@ -12,7 +12,7 @@ import (
 //   - Where both wait on the same processor, the side that falls asleep leaves it to the other, which takes five. The kernel prefers
 //     a processor that is idle, so the two keep each other on one: this thread while it waits, and Python while it waits or, in short
 //     steps, all the time.
-//   - Where neither sleeps, and each looks for what the other one writes (see spin.go), it takes less than one. It needs two processors
+//   - Where neither sleeps, and each looks for what the other one writes (see spin.go), it takes some two. It needs two processors
 //     with nothing else to do, and steps that follow each other soon.
 //
 // Both are tried now and then, and the one that is faster is taken.

@@ -100,7 +100,7 @@ func force(v *Vector, m manner) {
 	u := &v.procs[0].turns
 	u.steps, u.short, u.missed = turnsAfter, 2*turnsTried, 0
 	u.step = usual([]time.Duration{apart: 2 * turnsLongest, roaming: 2 * turnsShort, fixed: turnsShort / 2, spinning: turnsShort / 2}[m])
-	u.spins, u.took = m == spinning, [spinning + 1]time.Duration{}
+	u.spins, u.took = m == spinning && canSpin(), [spinning + 1]time.Duration{}
 }
 
 // TestTurnsChangeNoStep compares the steps of a vector whose manner changes with those of one with two processes.

@@ -67,7 +67,8 @@ func play(ctx context.Context, node *parallel.Node) error {
 		t.Use(r.Checkpoint(saves))
 		return t.Run(ctx)
 	}
-	t.Use(r.Log(logs), r.Stop(rl.StopConfig{Updates: updates}), r.Checkpoint(saves), func(ctx context.Context, c *rl.Online, next task.Next) error {
+	t.Use(r.Log(logs), r.Stop(rl.StopConfig{Updates: updates}), r.Checkpoint(saves))
+	t.Use(func(ctx context.Context, c *rl.Online, next task.Next) error {
 		err := next(ctx)
 		fmt.Printf("updates %d\n", c.Updates)
 		return err
